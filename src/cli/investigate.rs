@@ -1,0 +1,97 @@
+//! `inquest investigate`: one run from this machine, with the caller's own rights or on a saved cluster.
+
+use std::{path::PathBuf, process::ExitCode, sync::Arc};
+
+use anyhow::{Context, bail};
+use jiff::Timestamp;
+
+use crate::{
+    agent::{Caps, Control},
+    api::{BudgetSpec, ObjectRef, Outcome, Span, StopReason},
+    investigators::{Case, playbook::Playbooks},
+    mcp::LocalTools,
+    operator::usage,
+    report,
+    runner::{Parts, Stepped, postmortem, step},
+    store::{JournalStore, MemoryStore, RunId},
+    tools::{
+        kubernetes::{Impersonating, Readers, Snapshot, tools},
+        server::Caller,
+    },
+};
+
+#[derive(clap::Args, Debug)]
+pub struct Args {
+    /// What to look at, as kind/name: deployment/payments-api. None: the whole namespace.
+    target: Option<String>,
+    /// The namespace.
+    #[arg(short, long, env = "INQUEST_NAMESPACE", default_value = "default")]
+    namespace: String,
+    /// The question, in words.
+    #[arg(short, long, default_value = "")]
+    question: String,
+    /// A saved cluster (JSON) to look at instead of the one that the kubeconfig names.
+    #[arg(long)]
+    snapshot: Option<PathBuf>,
+    /// Tool calls that may be made.
+    #[arg(long, env = "INQUEST_MAX_TOOL_CALLS", default_value_t = 8)]
+    max_tool_calls: i32,
+    /// How long it may take.
+    #[arg(long, env = "INQUEST_MAX_DURATION", default_value = "10m")]
+    max_duration: String,
+    /// Print the structured postmortem instead of the Markdown.
+    #[arg(long)]
+    json: bool,
+}
+
+#[expect(clippy::print_stdout, reason = "the postmortem is this command's output")]
+pub async fn run(args: Args) -> anyhow::Result<ExitCode> {
+    let Args { target, namespace, question, snapshot, max_tool_calls, max_duration, json } = args;
+    let target = target.as_deref().map(|t| parse_target(t, &namespace)).transpose()?;
+    let readers: Arc<dyn Readers> = match &snapshot {
+        Some(path) => {
+            let text = std::fs::read(path).with_context(|| format!("{} cannot be read", path.display()))?;
+            let snapshot: Snapshot = serde_json::from_slice(&text).with_context(|| format!("{} is not a snapshot", path.display()))?;
+            Arc::new(Arc::new(snapshot))
+        }
+        None => {
+            Arc::new(Impersonating { client: kube::Client::try_default().await.context("no cluster: set KUBECONFIG, or give --snapshot")?, impersonate: false })
+        }
+    };
+    let budget = BudgetSpec { max_tool_calls, max_duration: Span(max_duration), ..BudgetSpec::default() };
+    let caps = Caps::try_from(&budget)?;
+    let question = match (&target, question.is_empty()) {
+        (Some(t), true) => format!("What is wrong with {} {}?", t.kind, t.name),
+        (None, true) => format!("What is wrong in namespace {namespace}?"),
+        _ => question,
+    };
+    let case = Case { namespace: namespace.clone(), question, target, window_minutes: 60 };
+    let caller = Caller { tenant: namespace.clone(), service_account: String::new(), subject: "cli".to_owned(), uid: String::new() };
+    let tools = LocalTools { registry: tools(readers), caller };
+    let investigator = Playbooks::with_own(&[])?;
+    let catalogue = tools.catalogue();
+    let control = Control { caps, suspend: false, cancel: false };
+    let store = MemoryStore::default();
+    let run = RunId { namespace, name: "local".to_owned(), uid: "local".to_owned() };
+    let mut open = store.open(&run).await?;
+    let parts = Parts { case: &case, control, investigator: &investigator, tools: &tools, catalogue: &catalogue };
+    while step(open.as_mut(), &parts, &Timestamp::now).await? == Stepped::Again {}
+    let Some((stop, post)) = postmortem(&case, open.journal()) else { bail!("the run ended without a conclusion") };
+    if json {
+        println!("{}", serde_json::to_string_pretty(&post)?);
+    } else {
+        let used = usage(open.journal(), Timestamp::now());
+        println!("{}", report::markdown(&case.question, &post, stop, &used, "playbook"));
+    }
+    Ok(match (stop, post.outcome) {
+        (StopReason::Done, Outcome::RootCauseFound | Outcome::Healthy) => ExitCode::SUCCESS,
+        (StopReason::Done, Outcome::Inconclusive) => ExitCode::from(3),
+        _ => ExitCode::from(4),
+    })
+}
+
+fn parse_target(text: &str, namespace: &str) -> anyhow::Result<ObjectRef> {
+    let Some((kind, name)) = text.split_once('/') else { bail!("{text:?} is no target: write kind/name, as in deployment/payments-api") };
+    let Some(kind) = crate::tools::kubernetes::kinds::find(kind) else { bail!("{kind:?} is not a kind that can be looked at") };
+    Ok(ObjectRef { api_version: kind.api_version(), kind: kind.kind.to_owned(), namespace: namespace.to_owned(), name: name.to_owned() })
+}

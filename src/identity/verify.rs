@@ -1,0 +1,170 @@
+//! Verification in a tool server: by the public keys that the operator publishes.
+
+use std::{
+    collections::HashMap,
+    sync::Mutex,
+    time::{Duration, Instant},
+};
+
+use jsonwebtoken::{Algorithm, DecodingKey, Validation, decode, decode_header};
+use serde_json::Value;
+
+use super::{AUDIENCE, Claims};
+
+/// The keys are asked for again at most this often, whatever key ids callers invent.
+const REFRESH_AT_MOST_EVERY: Duration = Duration::from_secs(5);
+/// One request for the keys.
+const FETCH_TIMEOUT: Duration = Duration::from_secs(5);
+/// Clocks of nodes differ by less.
+const LEEWAY_SECONDS: u64 = 30;
+
+/// Where the public keys come from.
+#[derive(Clone, Debug)]
+pub enum JwksSource {
+    Url(String),
+    /// Given at the start, for tests and local runs.
+    Fixed(Value),
+}
+
+/// Why a token was refused. The text goes to the caller, so it names no key and quotes no token.
+#[derive(thiserror::Error, Debug, PartialEq, Eq)]
+pub enum Refused {
+    #[error("no bearer token: send the investigation's token in the Authorization header")]
+    Missing,
+    #[error("the token is not a signed ES256 token of this issuer")]
+    Invalid,
+    #[error("the token has expired")]
+    Expired,
+    #[error("the token is for another audience")]
+    Audience,
+    #[error("the token lacks the scope {0}")]
+    Scope(String),
+    #[error("the issuer's keys cannot be fetched")]
+    KeysUnavailable,
+}
+
+impl Refused {
+    /// A missing right is 403, everything else 401; an issuer out of reach is neither the caller's fault nor ours.
+    #[must_use]
+    pub fn status(&self) -> u16 {
+        match self {
+            Self::Scope(_) => 403,
+            Self::KeysUnavailable => 503,
+            Self::Missing | Self::Invalid | Self::Expired | Self::Audience => 401,
+        }
+    }
+}
+
+/// Verifies tokens of one issuer.
+pub struct Verifier {
+    source: JwksSource,
+    issuer: String,
+    scope: String,
+    http: reqwest::Client,
+    keys: Mutex<Keys>,
+}
+
+#[derive(Default)]
+struct Keys {
+    by_id: HashMap<String, DecodingKey>,
+    asked: Option<Instant>,
+}
+
+impl Verifier {
+    /// # Errors
+    /// When no HTTP client can be built.
+    pub fn new(source: JwksSource, issuer: impl Into<String>, scope: impl Into<String>) -> Result<Self, reqwest::Error> {
+        Ok(Self {
+            source,
+            issuer: issuer.into(),
+            scope: scope.into(),
+            http: reqwest::Client::builder().timeout(FETCH_TIMEOUT).no_proxy().build()?,
+            keys: Mutex::default(),
+        })
+    }
+
+    /// The claims of a token that is signed, current, of our issuer, for our audience and with the scope of this server.
+    ///
+    /// # Errors
+    /// Why it is refused.
+    pub async fn verify(&self, token: &str) -> Result<Claims, Refused> {
+        let header = decode_header(token).map_err(|_| Refused::Invalid)?;
+        if header.alg != Algorithm::ES256 {
+            return Err(Refused::Invalid);
+        }
+        let id = header.kid.ok_or(Refused::Invalid)?;
+        let key = match self.key(&id) {
+            Some(key) => key,
+            None => {
+                self.refresh().await?;
+                self.key(&id).ok_or(Refused::Invalid)?
+            }
+        };
+        let mut validation = Validation::new(Algorithm::ES256);
+        validation.set_audience(&[AUDIENCE]);
+        validation.set_issuer(&[&self.issuer]);
+        validation.set_required_spec_claims(&["exp", "nbf", "aud", "iss", "sub"]);
+        validation.validate_nbf = true;
+        validation.leeway = LEEWAY_SECONDS;
+        let claims = decode::<Claims>(token, &key, &validation)
+            .map_err(|e| match e.kind() {
+                jsonwebtoken::errors::ErrorKind::ExpiredSignature => Refused::Expired,
+                jsonwebtoken::errors::ErrorKind::InvalidAudience => Refused::Audience,
+                _ => Refused::Invalid,
+            })?
+            .claims;
+        // A key of ours never signs for longer; a claim that says otherwise was not made by us.
+        if claims.exp.saturating_sub(claims.iat) > super::LIFETIME.as_secs() {
+            return Err(Refused::Invalid);
+        }
+        if claims.tenant_id.is_empty() || !claims.sub.starts_with(&format!("agent:{}/", claims.tenant_id)) {
+            return Err(Refused::Invalid);
+        }
+        if !claims.scope.split(' ').any(|s| s == self.scope) {
+            return Err(Refused::Scope(self.scope.clone()));
+        }
+        Ok(claims)
+    }
+
+    fn key(&self, id: &str) -> Option<DecodingKey> {
+        self.keys.lock().unwrap_or_else(std::sync::PoisonError::into_inner).by_id.get(id).cloned()
+    }
+
+    async fn refresh(&self) -> Result<(), Refused> {
+        {
+            let mut keys = self.keys.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+            if keys.asked.is_some_and(|at| at.elapsed() < REFRESH_AT_MOST_EVERY) && !keys.by_id.is_empty() {
+                return Ok(());
+            }
+            keys.asked = Some(Instant::now());
+        }
+        let document = match &self.source {
+            JwksSource::Fixed(document) => document.clone(),
+            JwksSource::Url(url) => {
+                let response = self.http.get(url).send().await.and_then(reqwest::Response::error_for_status);
+                match response {
+                    Ok(response) => response.json().await.map_err(|error| {
+                        tracing::warn!(%url, %error, "the issuer's key set cannot be read");
+                        Refused::KeysUnavailable
+                    })?,
+                    Err(error) => {
+                        tracing::warn!(%url, %error, "the issuer's keys cannot be fetched");
+                        return Err(Refused::KeysUnavailable);
+                    }
+                }
+            }
+        };
+        let by_id = document["keys"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .filter_map(|jwk| {
+                let id = jwk["kid"].as_str()?.to_owned();
+                let key = DecodingKey::from_ec_components(jwk["x"].as_str()?, jwk["y"].as_str()?).ok()?;
+                (jwk["crv"] == "P-256").then_some((id, key))
+            })
+            .collect();
+        self.keys.lock().unwrap_or_else(std::sync::PoisonError::into_inner).by_id = by_id;
+        Ok(())
+    }
+}

@@ -1,0 +1,15 @@
+//! Inquest: an operator that investigates broken workloads. See ARCHITECTURE.md for the map.
+
+pub mod agent;
+pub mod api;
+pub mod cli;
+pub mod grounding;
+pub mod identity;
+pub mod investigators;
+pub mod mcp;
+pub mod operator;
+pub mod report;
+pub mod runner;
+pub mod store;
+pub mod telemetry;
+pub mod tools;

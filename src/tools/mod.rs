@@ -1,0 +1,6 @@
+//! The tool servers: one folder each, over the shared frame in `server/`.
+//!
+//! Must not import: the operator, the agent, the investigators. A tool knows nothing of who asks but the verified caller.
+
+pub mod kubernetes;
+pub mod server;

@@ -1,0 +1,90 @@
+//! Refusals and the validation of slots. What a caller gives is only ever a value in a validated slot.
+
+use std::sync::LazyLock;
+
+use regex::Regex;
+use serde_json::{Value, json};
+
+/// Why a tool did not do what was asked. A normal result with a code, which the investigator reads.
+#[derive(thiserror::Error, Clone, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    #[error("{field}: {problem}")]
+    InvalidArgument { field: &'static str, problem: String },
+    #[error("{what} is not known here; known are: {known}")]
+    UnknownKind { what: String, known: String },
+    #[error("the API server does not let {who} {what}")]
+    Forbidden { who: String, what: String },
+    #[error("{what} was not found")]
+    NotFound { what: String },
+    #[error("{0}")]
+    SecretDenied(String),
+    #[error("the cluster cannot be reached: {0}")]
+    ClusterUnavailable(String),
+    #[error("the tool took longer than {0} s")]
+    Timeout(u64),
+    #[error("the tool failed: {0}")]
+    Internal(String),
+}
+
+impl Refusal {
+    /// A bounded word, the same in results, logs and metrics.
+    #[must_use]
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::InvalidArgument { .. } => "invalid_argument",
+            Self::UnknownKind { .. } => "unknown_kind",
+            Self::Forbidden { .. } => "forbidden",
+            Self::NotFound { .. } => "not_found",
+            Self::SecretDenied(_) => "secret_denied",
+            Self::ClusterUnavailable(_) => "cluster_unavailable",
+            Self::Timeout(_) => "timeout",
+            Self::Internal(_) => "internal",
+        }
+    }
+
+    #[must_use]
+    pub fn json(&self) -> Value {
+        json!({"error": self.to_string(), "guardrail_code": self.code()})
+    }
+}
+
+static NAME: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(r"^[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?$").ok());
+static LABEL: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$").ok());
+static WORD: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(r"^[A-Za-z][A-Za-z0-9]{0,62}$").ok());
+
+fn matches(pattern: &LazyLock<Option<Regex>>, text: &str) -> bool {
+    pattern.as_ref().is_some_and(|p| p.is_match(text))
+}
+
+/// The name of an object.
+///
+/// # Errors
+/// When it is none.
+pub fn object_name(field: &'static str, text: &str) -> Result<String, Refusal> {
+    slot(field, text, matches(&NAME, text), "a lower-case object name such as payments-api")
+}
+
+/// The name of a namespace or a container.
+///
+/// # Errors
+/// When it is none.
+pub fn label_name(field: &'static str, text: &str) -> Result<String, Refusal> {
+    slot(field, text, matches(&LABEL, text), "a lower-case name of at most 63 characters such as demo")
+}
+
+/// A kind or a resource's name.
+///
+/// # Errors
+/// When it is none.
+pub fn kind_name(field: &'static str, text: &str) -> Result<String, Refusal> {
+    slot(field, text, matches(&WORD, text), "a kind such as Deployment")
+}
+
+fn slot(field: &'static str, text: &str, ok: bool, wanted: &str) -> Result<String, Refusal> {
+    if ok {
+        return Ok(text.to_owned());
+    }
+    let shown: String = text.chars().take(40).collect();
+    let problem = if text.is_empty() { format!("is missing: give {wanted}") } else { format!("{shown:?} is not {wanted}") };
+    Err(Refusal::InvalidArgument { field, problem })
+}

@@ -1,0 +1,192 @@
+//! The MCP side of a tool server: lists the tools, and runs one inside its deadline, its size and its panics.
+
+use std::{
+    collections::BTreeMap,
+    panic::AssertUnwindSafe,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use futures::{FutureExt, future::BoxFuture};
+use rmcp::{
+    ErrorData, ServerHandler,
+    model::{
+        CallToolRequestParams, CallToolResponse, CallToolResult, Implementation, ListToolsResult, PaginatedRequestParams, ServerCapabilities, ServerConfig,
+        Tool, ToolAnnotations,
+    },
+    service::{RequestContext, RoleServer},
+};
+use schemars::JsonSchema;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+
+use super::{Caller, Refusal, redact_value};
+
+type Run = Arc<dyn Fn(Caller, Value) -> BoxFuture<'static, Result<Value, Refusal>> + Send + Sync>;
+
+/// A tool: a name, a description, a schema made from its argument type, and a function.
+#[derive(Clone)]
+pub struct ToolSpec {
+    tool: Tool,
+    run: Run,
+}
+
+impl ToolSpec {
+    /// A read-only tool. `run` gets the verified caller and arguments of type `A`.
+    pub fn new<A, F, Fut>(name: &'static str, description: &'static str, run: F) -> Self
+    where
+        A: DeserializeOwned + JsonSchema + Send + 'static,
+        F: Fn(Caller, A) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<Value, Refusal>> + Send + 'static,
+    {
+        let schema = schemars::generate::SchemaSettings::draft2020_12()
+            .with(|s| {
+                s.inline_subschemas = true;
+                s.meta_schema = None;
+            })
+            .into_generator()
+            .into_root_schema_for::<A>()
+            .to_value();
+        let schema = match schema {
+            Value::Object(map) => map,
+            _ => serde_json::Map::new(),
+        };
+        let tool = Tool::new(name, description, Arc::new(schema))
+            .with_annotations(ToolAnnotations::new().read_only(true).destructive(false).idempotent(true).open_world(false));
+        let run: Run = Arc::new(move |caller, arguments| match serde_json::from_value::<A>(arguments) {
+            Ok(arguments) => run(caller, arguments).boxed(),
+            Err(error) => {
+                let problem = error.to_string();
+                async move { Err(Refusal::InvalidArgument { field: "arguments", problem }) }.boxed()
+            }
+        });
+        Self { tool, run }
+    }
+}
+
+/// The tools of one server, with the limits that hold for each of them.
+#[derive(Clone)]
+pub struct Registry {
+    name: &'static str,
+    tools: Arc<BTreeMap<String, ToolSpec>>,
+    deadline: Duration,
+    max_bytes: usize,
+    /// For stdio, where there is no token: the one who started the process.
+    local: Option<Caller>,
+}
+
+impl Registry {
+    #[must_use]
+    pub fn new(name: &'static str, tools: Vec<ToolSpec>, deadline: Duration, max_bytes: usize) -> Self {
+        let tools = tools.into_iter().map(|t| (t.tool.name.to_string(), t)).collect();
+        Self { name, tools: Arc::new(tools), deadline, max_bytes, local: None }
+    }
+
+    #[must_use]
+    pub fn for_local(mut self, caller: Caller) -> Self {
+        self.local = Some(caller);
+        self
+    }
+
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.tools.keys().map(String::as_str)
+    }
+
+    /// Runs a tool as the served endpoint does.
+    pub async fn call(&self, caller: Caller, name: &str, arguments: Value) -> Result<Value, Refusal> {
+        let Some(spec) = self.tools.get(name) else {
+            return Err(Refusal::NotFound { what: format!("the tool {name:?}") });
+        };
+        let started = Instant::now();
+        let (tenant, subject) = (caller.tenant.clone(), caller.subject.clone());
+        let work = AssertUnwindSafe((spec.run)(caller, arguments)).catch_unwind();
+        let result = match tokio::time::timeout(self.deadline, work).await {
+            Ok(Ok(result)) => result,
+            Ok(Err(_panic)) => Err(Refusal::Internal("a defect stopped it; the server's log has more".to_owned())),
+            Err(_late) => Err(Refusal::Timeout(self.deadline.as_secs())),
+        };
+        let result = result.map(|mut value| {
+            let redacted = redact_value(&mut value);
+            if let (true, Value::Object(map)) = (redacted > 0, &mut value) {
+                map.insert("redacted".to_owned(), json!(redacted));
+            }
+            bound(value, self.max_bytes)
+        });
+        let code = result.as_ref().err().map(Refusal::code);
+        tracing::info!(tool = name, %tenant, %subject, code, latency_ms = started.elapsed().as_millis() as u64, "tool call");
+        result
+    }
+}
+
+/// Cuts the longest lists of a result until it fits, and says what was cut.
+fn bound(mut value: Value, max: usize) -> Value {
+    let mut cut = 0;
+    while value.to_string().len() > max {
+        let Some(list) = longest_list(&mut value) else { break };
+        let keep = list.len() / 2;
+        cut += list.len() - keep;
+        list.truncate(keep);
+    }
+    if cut > 0
+        && let Value::Object(map) = &mut value
+    {
+        map.insert("complete".to_owned(), json!(false));
+        map.insert("cut".to_owned(), json!(format!("{cut} items left out to stay under {max} bytes")));
+    }
+    if value.to_string().len() > max {
+        return Refusal::Internal(format!("the result is longer than {max} bytes and cannot be cut; ask for less")).json();
+    }
+    value
+}
+
+fn longest_list(value: &mut Value) -> Option<&mut Vec<Value>> {
+    let map = match value {
+        Value::Object(map) => map,
+        _ => return None,
+    };
+    map.values_mut()
+        .filter_map(|v| match v {
+            Value::Array(items) if items.len() > 1 => Some(items),
+            _ => None,
+        })
+        .max_by_key(|items| items.iter().map(|i| i.to_string().len()).sum::<usize>())
+}
+
+impl ServerHandler for Registry {
+    fn get_info(&self) -> ServerConfig {
+        let mut info = ServerConfig::new(ServerCapabilities::builder().enable_tools().build());
+        info.server_info = Implementation::new(format!("inquest-{}", self.name), env!("CARGO_PKG_VERSION"));
+        info
+    }
+
+    async fn list_tools(&self, _page: Option<PaginatedRequestParams>, _context: RequestContext<RoleServer>) -> Result<ListToolsResult, ErrorData> {
+        Ok(ListToolsResult::with_all_items(self.tools.values().map(|t| t.tool.clone()).collect()))
+    }
+
+    fn get_tool(&self, name: &str) -> Option<Tool> {
+        self.tools.get(name).map(|t| t.tool.clone())
+    }
+
+    async fn call_tool(&self, request: CallToolRequestParams, context: RequestContext<RoleServer>) -> Result<CallToolResponse, ErrorData> {
+        if !self.tools.contains_key(request.name.as_ref()) {
+            return Err(ErrorData::invalid_params(format!("tool not found: {}", request.name), None));
+        }
+        let caller = context
+            .extensions
+            .get::<::http::request::Parts>()
+            .and_then(|parts| parts.extensions.get::<Caller>())
+            .or(self.local.as_ref())
+            .cloned()
+            .ok_or_else(|| ErrorData::invalid_request("no verified caller", None))?;
+        let arguments = Value::Object(request.arguments.unwrap_or_default());
+        let result = tokio::select! {
+            result = self.call(caller, &request.name, arguments) => result,
+            () = context.ct.cancelled() => Err(Refusal::Internal("cancelled by the caller".to_owned())),
+        };
+        Ok(match result {
+            Ok(value) => CallToolResult::structured(value),
+            Err(refusal) => CallToolResult::structured_error(refusal.json()),
+        }
+        .into())
+    }
+}

@@ -1,0 +1,17 @@
+//! What every tool server is made of: transport, authentication, deadline, size limit, redaction, panic containment.
+//! A tool is a name, a schema and a function; it gets all of that for nothing.
+
+mod auth;
+mod guard;
+mod handler;
+mod http;
+mod redact;
+
+pub use auth::{Caller, authenticate};
+pub use guard::*;
+pub use handler::{Registry, ToolSpec};
+pub use http::{ServeError, ServerOptions, serve};
+pub use redact::{redact_text, redact_value};
+
+#[cfg(test)]
+mod tests;
