@@ -4,6 +4,7 @@ pub mod agent;
 pub mod api;
 pub mod cli;
 pub mod grounding;
+pub mod http_client;
 pub mod identity;
 pub mod investigators;
 pub mod mcp;

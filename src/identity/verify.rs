@@ -73,12 +73,12 @@ struct Keys {
 impl Verifier {
     /// # Errors
     /// When no HTTP client can be built.
-    pub fn new(source: JwksSource, issuer: impl Into<String>, scope: impl Into<String>) -> Result<Self, reqwest::Error> {
+    pub fn new(source: JwksSource, issuer: impl Into<String>, scope: impl Into<String>) -> anyhow::Result<Self> {
         Ok(Self {
             source,
             issuer: issuer.into(),
             scope: scope.into(),
-            http: reqwest::Client::builder().timeout(FETCH_TIMEOUT).no_proxy().build()?,
+            http: crate::http_client::builder()?.timeout(FETCH_TIMEOUT).build()?,
             keys: Mutex::default(),
         })
     }

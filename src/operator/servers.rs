@@ -50,8 +50,8 @@ pub fn id(server: &ToolServer) -> String {
 }
 
 impl Servers {
-    pub fn new(client: Client, keys: Keys, issuer: String) -> Result<Self, reqwest::Error> {
-        let http = reqwest::Client::builder().no_proxy().connect_timeout(Duration::from_secs(5)).pool_idle_timeout(Duration::from_secs(60)).build()?;
+    pub fn new(client: Client, keys: Keys, issuer: String) -> anyhow::Result<Self> {
+        let http = crate::http_client::builder()?.pool_idle_timeout(Duration::from_secs(60)).build()?;
         Ok(Self { client, http, keys, issuer, open: Arc::default() })
     }
 

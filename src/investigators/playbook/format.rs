@@ -305,8 +305,23 @@ fn placeholders(text: &str) -> impl Iterator<Item = &str> {
     text.split('{').skip(1).filter_map(|rest| rest.split_once('}').map(|(name, _)| name))
 }
 
-/// Replaces `{name}` by what is bound.
+/// Replaces `{name}` by what is bound. A part in `[[…]]` is left out when a name in it is bound to nothing.
 pub fn fill(template: &str, bound: &BTreeMap<String, String>) -> String {
+    let mut kept = String::with_capacity(template.len());
+    let mut rest = template;
+    while let Some((before, inner)) = rest.split_once("[[") {
+        kept.push_str(before);
+        let Some((optional, after)) = inner.split_once("]]") else { break };
+        if placeholders(optional).all(|n| bound.get(n).is_some_and(|v| !v.is_empty())) {
+            kept.push_str(optional);
+        }
+        rest = after;
+    }
+    kept.push_str(rest);
+    replace(&kept, bound)
+}
+
+fn replace(template: &str, bound: &BTreeMap<String, String>) -> String {
     let mut out = String::with_capacity(template.len());
     let mut rest = template;
     while let Some(open) = rest.find('{') {

@@ -34,7 +34,7 @@ static CAUSE: LazyLock<Option<Regex>> = LazyLock::new(|| {
 });
 static ERROR: LazyLock<Option<Regex>> = LazyLock::new(|| {
     pattern(
-        r"(?i)\b(?:err|error|errors|severe|failed|failure|fail|cannot|can't|can not|could not|couldn't|unable to|refused|denied|no such|not found|not permitted|not allowed|missing|invalid|illegal|must be|required|unknown|unsupported|unrecognized|timed out|timeout|no route|unreachable|already in use|too many|exhausted|exceeded|expired|mismatch|not set|undefined|unexpected|corrupt|bad|abort(?:ed|ing)?|rejected|does not exist|unauthorized|forbidden|exiting|killed|not a number|parse)\b",
+        r"(?i)\b(?:err|error|errors|severe|failed|failure|fail|cannot|can't|can not|could not|couldn't|unable to|refused|denied|no such|not found|not permitted|not allowed|missing|invalid|illegal|must be|required|unknown|unsupported|unrecognized|timed out|timeout|no route|unreachable|already in use|too many|exhausted|exceeded|expired|mismatch|not set|undefined|unexpected|corrupt|bad|abort(?:ed|ing)?|rejected|does not exist|unauthorized|forbidden|exiting|killed|not a number|parse|already exists|reached|exceeds|conflict|violat\w+|insufficient|no space left|out of memory|outdated|incompatible|lost)\b",
     )
 });
 static NOISE: LazyLock<Option<Regex>> = LazyLock::new(|| {

@@ -160,7 +160,7 @@ fn on_log(book: &Playbook, log: &Log, found: &mut dyn FnMut(BTreeMap<String, Str
 
 fn captured(regex: &Regex, captures: &Captures<'_>) -> BTreeMap<String, String> {
     let mut bound: BTreeMap<String, String> =
-        regex.capture_names().flatten().filter_map(|n| Some((n.to_owned(), captures.name(n)?.as_str().to_owned()))).collect();
+        regex.capture_names().flatten().map(|n| (n.to_owned(), captures.name(n).map_or(String::new(), |m| m.as_str().to_owned()))).collect();
     bound.insert("match".to_owned(), captures[0].to_owned());
     bound
 }

@@ -9,6 +9,8 @@ use crate::tools::kubernetes::{events, json, world::World};
 /// Normal events that an expert reads as trouble; a filter on Warning loses them.
 const TELLING: &[&str] =
     &["BackOff", "FailedBinding", "Killing", "Preempted", "Preempting", "NodeNotReady", "TaintManagerEviction", "ExternalProvisioning", "WaitForFirstConsumer"];
+/// What can hold up the start of a pod.
+const STARTING: &[&str] = &["FailedMount", "FailedAttachVolume", "FailedMapVolume", "FailedCreatePodSandBox", "NetworkNotReady"];
 /// Warnings that repeat what status says better, or that healthy starts print too.
 const EMPTY: &[&str] = &["FailedToRetrieveImagePullSecret"];
 
@@ -37,13 +39,17 @@ pub fn find(world: &World, window: SignedDuration, out: &mut Vec<Problem>) {
         if let Some(container) = container_of(json::text(event, "/involvedObject/fieldPath")) {
             problem = problem.container(container);
         }
-        out.push(problem.at(events::first_seen(event), last).times(events::count(event)).over(is_over(world, kind, involved, last)));
+        out.push(problem.at(events::first_seen(event), last).times(events::count(event)).over(is_over(world, kind, reason, involved, last)));
     }
 }
 
 /// An event is history when its object is well now, or gone.
-fn is_over(world: &World, kind: &str, involved: Option<&Value>, last: Option<Timestamp>) -> bool {
+fn is_over(world: &World, kind: &str, reason: &str, involved: Option<&Value>, last: Option<Timestamp>) -> bool {
     let Some(object) = involved else { return world.saw_all(kind) };
+    if kind == "Pod" && (STARTING.contains(&reason) && has_started(object) || reason == "FailedScheduling" && !json::text(object, "/spec/nodeName").is_empty())
+    {
+        return true;
+    }
     let old = last.is_some_and(|t| world.now.duration_since(t) > RECENT);
     match kind {
         "Pod" => pods::is_well(object) && !(restarting(object) && !old),
@@ -56,6 +62,13 @@ fn is_over(world: &World, kind: &str, involved: Option<&Value>, last: Option<Tim
         "Job" => json::condition(object, "Complete").is_some_and(|c| json::text(c, "/status") == "True"),
         _ => old,
     }
+}
+
+/// Some container of it has run: what held up the start is over.
+fn has_started(pod: &Value) -> bool {
+    json::list(pod, "/status/containerStatuses")
+        .iter()
+        .any(|s| s.pointer("/state/running").is_some() || s.pointer("/state/terminated").is_some() || json::int(s, "/restartCount").unwrap_or(0) > 0)
 }
 
 /// Ready at this moment, and yet restarted again and again.

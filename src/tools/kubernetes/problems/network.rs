@@ -121,7 +121,9 @@ fn closest(world: &World, service: &Value) -> Option<String> {
         let same = wanted.iter().filter(|(k, v)| labels.and_then(|l| l.get(*k)) == Some(v)).count();
         let keys = wanted.iter().filter(|(k, _)| labels.and_then(|l| l.get(*k)).is_some()).count();
         let named = usize::from(world.workload(pod).is_some_and(|(_, w)| w.contains(name) || name.contains(&w)));
-        (same * 4 + named * 3 + keys, json::name(pod).to_owned())
+        // A shared key alone says nothing: every pod has an `app`.
+        let near = usize::from(same + named > 0);
+        (near * (same * 4 + named * 3 + keys), json::name(pod).to_owned())
     };
     let pod = world.all("Pod").iter().filter(|p| !done(p)).max_by_key(|p| score(p))?;
     if score(pod).0 == 0 {

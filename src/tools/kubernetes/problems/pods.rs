@@ -44,7 +44,17 @@ fn pod_level(world: &World, pod: &Value, out: &mut Vec<Problem>) {
     }
     if let Some(c) = json::condition(pod, "PodScheduled").filter(|c| json::text(c, "/status") == "False") {
         let since = json::time(c, "/lastTransitionTime");
-        out.push(Problem::new(world, pod, "Pod", "condition", or(json::text(c, "/reason"), "Unschedulable"), json::text(c, "/message")).at(since, None));
+        out.push(
+            Problem::new(
+                world,
+                pod,
+                "Pod",
+                "condition",
+                or(json::text(c, "/reason"), "Unschedulable"),
+                format!("{}{}", json::text(c, "/message"), requests(pod)),
+            )
+            .at(since, None),
+        );
     } else if phase == "Pending" && json::text(pod, "/spec/nodeName").is_empty() && json::condition(pod, "PodScheduled").is_none() && age > SETTLE {
         let scheduler = or(json::text(pod, "/spec/schedulerName"), "default-scheduler");
         out.push(
@@ -71,9 +81,12 @@ fn container(world: &World, pod: &Value, status: &Value, init: bool, out: &mut V
         out.push(problem(waiting, json::text(status, "/state/waiting/message").to_owned()));
     }
     if let Some(ended) = status.pointer("/state/terminated") {
+        if json::int(ended, "/exitCode") == Some(0) && !init && !deleted && ["", "Always"].contains(&json::text(pod, "/spec/restartPolicy")) {
+            out.push(terminated(problem, ended, "").at(None, json::time(ended, "/finishedAt")));
+        }
         let completed_init = init && json::int(ended, "/exitCode") == Some(0);
         if json::int(ended, "/exitCode") != Some(0) && !completed_init && !deleted {
-            out.push(terminated(problem, ended).at(None, json::time(ended, "/finishedAt")));
+            out.push(terminated(problem, ended, limit(pod, name)).at(None, json::time(ended, "/finishedAt")));
         } else if json::text(pod, "/spec/restartPolicy") == "Never" && json::text(pod, "/status/phase") == "Running" && !init {
             // Work that is done while a sidecar keeps the pod alive.
             let others: Vec<&str> =
@@ -88,7 +101,7 @@ fn container(world: &World, pod: &Value, status: &Value, init: bool, out: &mut V
         // One restart of a container that runs well now is history; one that restarts again and again is not.
         let over = running_well && !(recent && restarts.unwrap_or(0) >= 3);
         // Its own end explains a crash loop better than the back-off does.
-        out.push(terminated(problem, last).at(json::time(last, "/startedAt"), finished).over(over));
+        out.push(terminated(problem, last, limit(pod, name)).at(json::time(last, "/startedAt"), finished).over(over));
     }
     if init && !deleted && status.pointer("/state/running").is_some() && !json::flag(status, "/started") {
         let since = json::time(status, "/state/running/startedAt");
@@ -98,7 +111,7 @@ fn container(world: &World, pod: &Value, status: &Value, init: bool, out: &mut V
     }
 }
 
-fn terminated(problem: impl Fn(&str, String) -> Problem, ended: &Value) -> Problem {
+fn terminated(problem: impl Fn(&str, String) -> Problem, ended: &Value, limit: &str) -> Problem {
     let (reason, said) = (or(json::text(ended, "/reason"), "Error"), json::text(ended, "/message").trim());
     let code = json::int(ended, "/exitCode").unwrap_or_default();
     let mut message = format!("exit code {code}");
@@ -108,6 +121,9 @@ fn terminated(problem: impl Fn(&str, String) -> Problem, ended: &Value) -> Probl
     if !said.is_empty() {
         message.push_str(&format!(": {said}"));
     }
+    if reason == "OOMKilled" && !limit.is_empty() {
+        message.push_str(&format!(", memory limit {limit}"));
+    }
     if let (Some(from), Some(to)) = (json::time(ended, "/startedAt"), json::time(ended, "/finishedAt")) {
         let ran = to.duration_since(from).as_secs();
         if (0..=86_400).contains(&ran) {
@@ -115,6 +131,21 @@ fn terminated(problem: impl Fn(&str, String) -> Problem, ended: &Value) -> Probl
         }
     }
     problem(if code == 0 && reason == "Completed" { "ExitedZero" } else { reason }, message)
+}
+
+/// The memory limit of a container.
+fn limit<'a>(pod: &'a Value, container: &str) -> &'a str {
+    ["/spec/containers", "/spec/initContainers"]
+        .iter()
+        .flat_map(|p| json::list(pod, p))
+        .find(|c| json::text(c, "/name") == container)
+        .map_or("", |c| json::text(c, "/resources/limits/memory"))
+}
+
+/// ` (requests cpu=64)`: what the scheduler could not place.
+fn requests(pod: &Value) -> String {
+    let all: Vec<String> = json::list(pod, "/spec/containers").iter().map(|c| json::labels(c, "/resources/requests")).filter(|r| !r.is_empty()).collect();
+    if all.is_empty() { String::new() } else { format!(" (requests {})", all.join("; ")) }
 }
 
 /// What a shell or the kernel means by an exit code.

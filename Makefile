@@ -1,0 +1,37 @@
+# The two commands of the README, and their parts. Each part can be run alone.
+SHELL := bash
+.PHONY: demo test check unit e2e crds image node-up node-down clean bench
+
+demo: ## a cluster, Inquest in it, and a broken shop explained
+	@k3d/demo.sh
+
+test: check unit e2e ## everything that CI runs
+
+check: ## format, lints, docs
+	cargo fmt --check
+	cargo clippy --quiet --all-targets --all-features --locked -- -D warnings
+	RUSTDOCFLAGS="-D warnings" cargo doc --quiet --no-deps --locked
+
+unit: ## all tests that need no cluster
+	cargo test --quiet --locked
+
+e2e: ## the tests on a real node: starts it, installs the chart, and stops it again if it was not running before
+	@tests/cluster/e2e.sh
+
+bench: ## figures on the real node
+	@benches/whole-path.sh
+
+crds: ## write the generated CRDs anew
+	cargo run --quiet --locked -- crds crds charts/inquest/crds
+
+image:
+	@mkdir -p .work && tests/cluster/image.sh .work/inquest.tar
+
+node-up:
+	@tests/cluster/node.sh up && echo "export KUBECONFIG=$$(tests/cluster/node.sh env)"
+
+node-down:
+	@tests/cluster/node.sh down
+
+clean:
+	rm -rf target dist .work
