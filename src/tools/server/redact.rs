@@ -80,7 +80,29 @@ pub fn redact_value(value: &mut Value) -> usize {
             count
         }
         Value::Array(items) => items.iter_mut().map(redact_value).sum(),
-        Value::Object(map) => map.values_mut().map(redact_value).sum(),
+        Value::Object(map) => {
+            // {"name": "DB_PASSWORD", "value": "…"}: the name says that the value is one.
+            let named = map.get("name").and_then(Value::as_str).is_some_and(is_secret_name);
+            map.iter_mut().map(|(key, value)| if named && key == "value" || is_secret_name(key) { hide(value) } else { redact_value(value) }).sum()
+        }
         Value::Null | Value::Bool(_) | Value::Number(_) => 0,
+    }
+}
+
+static SECRET_NAME: LazyLock<Option<Regex>> =
+    LazyLock::new(|| Regex::new(r"(?i)(?:^|[_.-])(?:password|passwd|pwd|secret|token|credentials?|api[_-]?key|access[_-]?key|private[_-]?key)$").ok());
+
+fn is_secret_name(name: &str) -> bool {
+    SECRET_NAME.as_ref().is_some_and(|p| p.is_match(name))
+}
+
+/// Hides a string whole; anything else is looked into.
+fn hide(value: &mut Value) -> usize {
+    match value {
+        Value::String(text) if !text.is_empty() && !text.starts_with("[redacted:") => {
+            "[redacted:secret]".clone_into(text);
+            1
+        }
+        other => redact_value(other),
     }
 }
