@@ -43,9 +43,10 @@ install() {
   # A rebuilt image keeps its tag: the annotation makes the pods start anew.
   helm upgrade --install inquest "$root/charts/inquest" -n inquest-system --skip-crds \
     --set "tenants={$(IFS=,; echo "${tenants[*]}")}" \
-    --set-string "podAnnotations.inquest\.dev/image=$(sha256sum "$archive" | cut -c1-16)" "${INQUEST_HELM_ARGS[@]:-}" >"$work/helm.log" 2>&1 || { cat "$work/helm.log" >&2; exit 1; }
+    --set-string "podAnnotations.inquest\.dev/image=$(sha256sum "$archive" | cut -c1-16)" "${helm_args[@]}" >"$work/helm.log" 2>&1 || { cat "$work/helm.log" >&2; exit 1; }
   kubectl -n inquest-system rollout status deployment/inquest-operator deployment/kubernetes-tools --timeout=120s >/dev/null
   kubectl -n inquest-system wait toolserver/kubernetes --for=condition=Ready --timeout=60s >/dev/null
 }
-INQUEST_HELM_ARGS=(${INQUEST_HELM_ARGS:---set clusterReader=true})
+# More arguments for helm, as one string: the tests add a reader.
+read -ra helm_args <<<"${INQUEST_HELM_ARGS:-}"
 timed "helm install" install

@@ -19,7 +19,7 @@ pub struct Cli {
     #[arg(long, global = true, env = "INQUEST_LOG_FORMAT", value_enum, default_value_t = LogFormat::Text)]
     log_format: LogFormat,
     /// What is logged, as in `info` or `inquest=debug,kube=warn`.
-    #[arg(long, global = true, env = "INQUEST_LOG", default_value = "info,kube_client=warn,rmcp=warn,tower=warn")]
+    #[arg(long, global = true, env = "INQUEST_LOG", default_value = "info,kube_client=warn,rmcp=off,tower=warn")]
     log: String,
 }
 

@@ -6,7 +6,16 @@ use super::{tokens::concrete_tokens, *};
 use crate::api::{Citation, CitedRunbook, ObjectRef, Outcome, StopReason};
 
 fn evidence(id: &str, text: &str) -> Evidence {
-    Evidence { id: id.into(), server: "s".into(), tool: "t".into(), arguments: json!({}), at: Timestamp::UNIX_EPOCH, text: text.into(), truncated: false, code: None }
+    Evidence {
+        id: id.into(),
+        server: "s".into(),
+        tool: "t".into(),
+        arguments: json!({}),
+        at: Timestamp::UNIX_EPOCH,
+        text: text.into(),
+        truncated: false,
+        code: None,
+    }
 }
 
 fn claim(statement: &str, quotes: &[(&str, &str)]) -> Claim {

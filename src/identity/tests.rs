@@ -65,7 +65,8 @@ async fn s1_6_every_other_token_is_refused() {
     let none = format!("{}.{}.", B64.encode(format!(r#"{{"alg":"none","kid":"{}"}}"#, key.id)), parts[1]);
     // The public key as an HMAC secret: the classic confusion.
     let hs_header = B64.encode(format!(r#"{{"alg":"HS256","kid":"{}"}}"#, key.id));
-    let signature = ring::hmac::sign(&ring::hmac::Key::new(ring::hmac::HMAC_SHA256, ring_jwks_x(&ring).as_bytes()), format!("{hs_header}.{}", parts[1]).as_bytes());
+    let signature =
+        ring::hmac::sign(&ring::hmac::Key::new(ring::hmac::HMAC_SHA256, ring_jwks_x(&ring).as_bytes()), format!("{hs_header}.{}", parts[1]).as_bytes());
     let hs256 = format!("{hs_header}.{}.{}", parts[1], B64.encode(signature.as_ref()));
     let other = super::tests::ring(now);
     let foreign = mint(&other, ISSUER, &subject(), "j".into(), now).unwrap();

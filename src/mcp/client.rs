@@ -50,7 +50,7 @@ pub struct Offered {
 pub enum McpError {
     #[error("no answer from {url} in {seconds} s: check that its pods are ready and that a NetworkPolicy lets the operator through")]
     Timeout { url: String, seconds: u64 },
-    #[error("{url} cannot be reached: {why}")]
+    #[error("{url} cannot be reached: check its name and port, and that its pods are ready: {why}")]
     Unreachable { url: String, why: String },
     #[error("{url} refused the operator's token: check auth.type and auth.header of the ToolServer, and the issuer of the server")]
     Unauthorized { url: String },
@@ -96,9 +96,16 @@ impl Connection {
             .map_err(|_| McpError::Timeout { url: url.clone(), seconds: deadline.as_secs() })?
             .map_err(|e| {
                 let text = chain(&e);
-                if e.is_authorization_required() || text.contains("401") || text.contains("403") {
+                tracing::debug!(%url, error = text, "no MCP connection");
+                let unavailable = ["HTTP 502", "HTTP 503", "HTTP 504"].iter().any(|c| text.contains(c));
+                if unavailable {
+                    McpError::Unreachable {
+                        url: url.clone(),
+                        why: format!("{} (a tool server of ours answers so while it cannot fetch the operator's keys)", last(&text)),
+                    }
+                } else if e.is_authorization_required() || text.contains("401") || text.contains("403") {
                     McpError::Unauthorized { url: url.clone() }
-                } else if ["connection", "connect", "dns", "tcp", "resolve"].iter().any(|w| text.to_ascii_lowercase().contains(w)) {
+                } else if ["connection", "connect", "dns", "tcp", "resolve", "lookup", "sending request"].iter().any(|w| text.to_ascii_lowercase().contains(w)) {
                     McpError::Unreachable { url: url.clone(), why: last(&text) }
                 } else {
                     McpError::NotMcp { url: url.clone(), why: last(&text) }
@@ -268,8 +275,8 @@ fn chain(error: &dyn std::error::Error) -> String {
     text
 }
 
-/// The end of a chain, bounded: the most concrete part.
+/// The end of a chain, bounded: the most concrete part. Names of Rust types say nothing to a person.
 fn last(text: &str) -> String {
-    let tail = text.rsplit(": ").take(2).collect::<Vec<_>>().into_iter().rev().collect::<Vec<_>>().join(": ");
+    let tail = text.rsplit(": ").next().unwrap_or(text).trim_end_matches(", when send discover request").trim_end_matches(", when send initialize request");
     tail.chars().take(300).collect()
 }

@@ -79,9 +79,9 @@ pub async fn run(settings: Settings, stop: CancellationToken) -> anyhow::Result<
     }
 
     let servers = Servers::new(client.clone(), keys, issuer)?;
-    let (investigations, investigation_stream) = watch::<Investigation>(&client, "investigations", &metrics);
-    let (tool_servers, server_stream) = watch::<ToolServer>(&client, "toolservers", &metrics);
-    let (models, model_stream) = watch::<Model>(&client, "models", &metrics);
+    let (investigations, investigations_filled, investigation_stream) = watch::<Investigation>(&client, "investigations", &metrics);
+    let (tool_servers, tool_servers_filled, server_stream) = watch::<ToolServer>(&client, "toolservers", &metrics);
+    let (models, models_filled, model_stream) = watch::<Model>(&client, "models", &metrics);
     tokio::spawn(drain(model_stream));
     let context = Arc::new(Context {
         client: client.clone(),
@@ -113,11 +113,14 @@ pub async fn run(settings: Settings, stop: CancellationToken) -> anyhow::Result<
     let ready = {
         let health = health.clone();
         async move {
-            let filled = (investigations.wait_until_ready().await, tool_servers.wait_until_ready().await, models.wait_until_ready().await);
-            if matches!(filled, (Ok(()), Ok(()), Ok(()))) {
-                health.set_ready();
-                tracing::info!("ready");
+            for (resource, mut filled) in [("investigations", investigations_filled), ("toolservers", tool_servers_filled), ("models", models_filled)] {
+                if filled.wait_for(|filled| *filled).await.is_err() {
+                    tracing::warn!(resource, "the watch ended before its cache was filled");
+                    return;
+                }
             }
+            health.set_ready();
+            tracing::info!("ready");
         }
     };
     tokio::spawn(ready);

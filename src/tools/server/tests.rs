@@ -37,5 +37,8 @@ fn what_only_looks_near_a_secret_is_kept() {
 fn the_value_of_a_variable_with_a_secret_name_is_hidden() {
     let mut value = json!({"env": [{"name": "API_TOKEN", "value": "abc"}, {"name": "PORT", "value": "8080"}], "password": "x"});
     assert_eq!(redact_value(&mut value), 2);
-    assert_eq!(value, json!({"env": [{"name": "API_TOKEN", "value": "[redacted:secret]"}, {"name": "PORT", "value": "8080"}], "password": "[redacted:secret]"}));
+    assert_eq!(
+        value,
+        json!({"env": [{"name": "API_TOKEN", "value": "[redacted:secret]"}, {"name": "PORT", "value": "8080"}], "password": "[redacted:secret]"})
+    );
 }

@@ -1,0 +1,21 @@
+#!/usr/bin/env bash
+# The tests on a cluster: starts the local node (or uses INQUEST_E2E_CONTEXT, or k3d), installs the chart, runs tests/e2e, and stops
+# the node again if it was not running before.
+. "$(dirname "$0")/lib.sh"
+was_running=0
+[ -f "$run/pids/apiserver" ] && kill -0 "$(cat "$run/pids/apiserver")" 2>/dev/null && was_running=1
+stop() { [ $was_running = 1 ] || [ -n "${INQUEST_E2E_CONTEXT:-}" ] || "$here/node.sh" down; }
+trap stop EXIT
+
+tenants=(demo sc-cross)
+for scenario in "$root"/tests/scenarios/*/; do tenants+=("sc-$(basename "$scenario")"); done
+# The test binary is linked while the cores are free, before the pods crash.
+timed "compile the tests" cargo test --quiet --locked --features e2e --test e2e --no-run
+INQUEST_HELM_ARGS="--set=readers={inquest-reader,blind}" "$root/k3d/bootstrap.sh" "${tenants[@]}"
+. "$root/.work/env"
+for tenant in "${tenants[@]}"; do
+  # Left over from a run before: the pods' events would be old.
+  kubectl -n "$tenant" delete investigations,deployments,jobs,services,pvc,resourcequotas,pods --all --wait=false >/dev/null
+done
+for tenant in "${tenants[@]}"; do kubectl -n "$tenant" wait pods --all --for=delete --timeout=60s >/dev/null 2>&1 || true; done
+cargo test --quiet --locked --features e2e --test e2e -- --test-threads=1 --nocapture

@@ -1,0 +1,102 @@
+//! C.1: broken workloads on real pods, each with the answer that is true. `tests/scenarios/<name>/{manifests,truth}.yaml`.
+
+use std::{fs, path::PathBuf};
+
+use serde::Deserialize;
+
+use crate::kubectl::{apply, ended, investigate, json, kubectl, said, until};
+
+#[derive(Deserialize)]
+struct Truth {
+    target: String,
+    outcome: String,
+    #[serde(default)]
+    object: String,
+    words: Vec<String>,
+    #[serde(default)]
+    never: Vec<String>,
+    settle: Settle,
+}
+
+#[derive(Deserialize)]
+struct Settle {
+    get: String,
+    contains: String,
+}
+
+fn run(folder: PathBuf) -> Result<String, String> {
+    let name = folder.file_name().unwrap().to_str().unwrap().to_owned();
+    let namespace = format!("sc-{name}");
+    let truth: Truth = serde_saphyr::from_str(&fs::read_to_string(folder.join("truth.yaml")).unwrap()).unwrap();
+    apply(&namespace, &fs::read_to_string(folder.join("manifests.yaml")).unwrap());
+    until(&format!("{name} settles"), 90, || {
+        let state = serde_json::to_string(&json(&["-n", &namespace, "get", &truth.settle.get])).unwrap().replace("\":", "\": ");
+        truth.settle.contains.split('|').any(|w| state.contains(w)).then_some(())
+    });
+    // A start that is younger than this is not judged yet.
+    std::thread::sleep(std::time::Duration::from_secs(3));
+    let (kind, target) = truth.target.split_once('/').unwrap();
+    investigate(&namespace, "why", &format!("{{target: {{kind: {kind}, name: {target}}}}}"));
+    let object = ended(&namespace, "why");
+    let post = &object["status"]["postmortem"];
+    let usage = &object["status"]["usage"];
+    let line = format!(
+        "{name:26} {:14} {:>2} calls {:>6}  {}",
+        post["outcome"].as_str().unwrap_or("none"),
+        usage["toolCalls"],
+        usage["duration"].as_str().unwrap_or_default(),
+        post["summary"].as_str().unwrap_or_default()
+    );
+    let mut wrong = vec![];
+    if post["outcome"] != truth.outcome.as_str() {
+        wrong.push(format!("outcome is {}, not {}", post["outcome"], truth.outcome));
+    }
+    let root = format!("{}/{}", post["rootCause"]["object"]["kind"].as_str().unwrap_or_default(), post["rootCause"]["object"]["name"].as_str().unwrap_or_default());
+    if !truth.object.is_empty() && root != truth.object {
+        wrong.push(format!("the object is {root}, not {}", truth.object));
+    }
+    let conclusion = format!("{} {}", post["summary"], post["rootCause"]).to_lowercase();
+    wrong.extend(truth.words.iter().filter(|w| !conclusion.contains(&w.to_lowercase())).map(|w| format!("{w:?} is not said")));
+    wrong.extend(truth.never.iter().filter(|w| conclusion.contains(&w.to_lowercase())).map(|w| format!("{w:?} is said")));
+    if usage["toolCalls"].as_i64() > Some(8) {
+        wrong.push("more than eight calls".into());
+    }
+    if wrong.is_empty() { Ok(line) } else { Err(format!("{line}\n    WRONG: {}\n{}", wrong.join("; "), said(&object))) }
+}
+
+#[test]
+fn c_1_every_broken_workload_is_explained_as_it_is() {
+    let root = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/scenarios");
+    let mut folders: Vec<PathBuf> = fs::read_dir(root).unwrap().map(|e| e.unwrap().path()).filter(|p| p.is_dir()).collect();
+    folders.sort();
+    assert!(folders.len() >= 10);
+    let runs: Vec<_> = folders.into_iter().map(|f| std::thread::spawn(move || run(f))).collect();
+    let results: Vec<Result<String, String>> = runs.into_iter().map(|r| r.join().unwrap_or_else(|_| Err("a scenario panicked".into()))).collect();
+    for result in &results {
+        match result {
+            Ok(line) | Err(line) => println!("{line}"),
+        }
+    }
+    let wrong = results.iter().filter(|r| r.is_err()).count();
+    println!("{} right, {wrong} wrong", results.len() - wrong);
+    assert_eq!(wrong, 0);
+}
+
+/// C.3: what a person sees.
+#[test]
+fn c_3_the_columns_say_what_a_person_wants_to_know() {
+    let namespace = "sc-configmap-missing";
+    investigate(namespace, "columns", "{question: Why is orders not starting?}");
+    ended(namespace, "columns");
+    let table = kubectl(&["-n", namespace, "get", "investigations", "columns"]);
+    for column in ["PHASE", "STOP", "ROOT CAUSE", "CALLS", "COST", "AGE", "Concluded", "Done", "orders-settings"] {
+        assert!(table.contains(column), "{column}: {table}");
+    }
+    let described = kubectl(&["-n", namespace, "describe", "investigation", "columns"]);
+    for text in ["Root Cause", "Citations", "Started", "Concluded", "Stop Reason"] {
+        assert!(described.contains(text), "{text}: {described}");
+    }
+    for word in ["inq", "inquest"] {
+        assert!(kubectl(&["-n", namespace, "get", word]).contains("columns"), "{word}");
+    }
+}

@@ -1,0 +1,174 @@
+//! The kubernetes tools over real HTTP with real tokens, on a saved cluster: transport, authentication, guards, results.
+
+use std::{sync::Arc, time::Duration};
+
+use inquest::{
+    identity::{ISSUER, JwksSource, KeyRing, SCOPE_TOOLS, Subject, Verifier, install_crypto, mint},
+    mcp::{CallLimits, Connection, Endpoint},
+    tools::{
+        kubernetes::{Snapshot, tools},
+        server::{ServerOptions, serve},
+    },
+};
+use jiff::Timestamp;
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+
+struct Served {
+    url: String,
+    ring: KeyRing,
+    stop: CancellationToken,
+}
+
+fn snapshot() -> Snapshot {
+    serde_json::from_value(json!({
+        "takenAt": "2026-11-30T12:00:00Z",
+        "denied": ["Node", "other"],
+        "objects": [
+            {"kind": "Deployment", "metadata": {"name": "web", "namespace": "demo", "uid": "d", "creationTimestamp": "2026-11-30T11:00:00Z"},
+             "spec": {"replicas": 1, "template": {"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [{"name": "web", "image": "web:2", "env": [{"name": "API_TOKEN", "value": "hunter22"}]}]}}}, "status": {}},
+            {"kind": "ReplicaSet", "metadata": {"name": "web-1", "namespace": "demo", "uid": "r1", "annotations": {"deployment.kubernetes.io/revision": "1"}, "creationTimestamp": "2026-11-30T11:00:00Z",
+             "ownerReferences": [{"kind": "Deployment", "name": "web", "uid": "d", "controller": true}]}, "spec": {"replicas": 0, "template": {"spec": {"containers": [{"name": "web", "image": "web:1"}]}}}},
+            {"kind": "ReplicaSet", "metadata": {"name": "web-2", "namespace": "demo", "uid": "r2", "annotations": {"deployment.kubernetes.io/revision": "2"}, "creationTimestamp": "2026-11-30T11:30:00Z",
+             "ownerReferences": [{"kind": "Deployment", "name": "web", "uid": "d", "controller": true}]}, "spec": {"replicas": 1, "template": {"spec": {"containers": [{"name": "web", "image": "web:2"}]}}}},
+            {"kind": "Pod", "metadata": {"name": "web-2-x", "namespace": "demo", "labels": {"app": "web"}, "creationTimestamp": "2026-11-30T11:30:00Z",
+             "ownerReferences": [{"kind": "ReplicaSet", "name": "web-2", "uid": "r2", "controller": true}]},
+             "spec": {"nodeName": "n", "containers": [{"name": "web", "envFrom": [{"configMapRef": {"name": "settings"}}]}]},
+             "status": {"phase": "Pending", "containerStatuses": [{"name": "web", "ready": false, "restartCount": 0, "state": {"waiting": {"reason": "CreateContainerConfigError", "message": "configmap \"settings\" not found"}}}]}},
+            {"kind": "ConfigMap", "metadata": {"name": "big", "namespace": "demo"}, "data": {"password": "hunter22", "note": "x"}}
+        ],
+        "logs": {"demo/web-2-x/web": "2026-11-30T11:59:00Z connecting to postgres://app:hunter22@db/x\n2026-11-30T11:59:01Z ready"}
+    }))
+    .unwrap()
+}
+
+async fn served() -> Served {
+    install_crypto();
+    let mut ring = KeyRing::default();
+    ring.rotate(Timestamp::now()).unwrap();
+    let verifier = Arc::new(Verifier::new(JwksSource::Fixed(ring.jwks()), ISSUER, SCOPE_TOOLS).unwrap());
+    let address = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let stop = CancellationToken::new();
+    let options = ServerOptions { address, allowed_hosts: vec!["127.0.0.1".into()] };
+    tokio::spawn(serve(tools(Arc::new(Arc::new(snapshot()))), verifier, options, stop.clone()));
+    let health = format!("http://{address}/health");
+    let http = inquest::http_client::builder().unwrap().build().unwrap();
+    for _ in 0..100 {
+        if http.get(&health).send().await.is_ok() {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    Served { url: format!("http://{address}/mcp"), ring, stop }
+}
+
+impl Served {
+    fn token(&self) -> inquest::identity::Token {
+        let subject = Subject { namespace: "demo", name: "run", uid: "u", service_account: "inquest-reader" };
+        mint(&self.ring, ISSUER, &subject, "j".into(), Timestamp::now()).unwrap()
+    }
+    async fn call(&self, tool: &str, arguments: Value) -> (Option<String>, Value) {
+        let token = self.token();
+        let http = inquest::http_client::builder().unwrap().build().unwrap();
+        let endpoint = Endpoint { url: self.url.clone(), header: Some("Authorization".into()) };
+        let connection = Connection::open(endpoint, http, Some(&token), Duration::from_secs(5)).await.unwrap();
+        let limits = CallLimits { timeout: Duration::from_secs(5), max_bytes: 32_768 };
+        let got = connection.call(tool, &arguments, Some(&token), limits).await;
+        (got.code, serde_json::from_str(&got.text).unwrap_or(Value::String(got.text)))
+    }
+}
+
+#[tokio::test]
+async fn s1_1_without_a_token_nothing_is_served_and_no_session_is_needed() {
+    let served = served().await;
+    let http = inquest::http_client::builder().unwrap().build().unwrap();
+    let list = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/list"});
+    let post = || http.post(&served.url).header("accept", "application/json, text/event-stream").json(&list);
+    assert_eq!(post().send().await.unwrap().status(), 401);
+    assert_eq!(post().header("authorization", "Bearer x.y.z").send().await.unwrap().status(), 401);
+    // One request, without initialize: any replica could serve it.
+    let answer = post().header("authorization", format!("Bearer {}", served.token().reveal())).send().await.unwrap();
+    assert_eq!(answer.status(), 200);
+    let text = answer.text().await.unwrap();
+    for tool in ["kubectl_get", "kubectl_describe", "kubectl_logs", "kubectl_events", "find_problems", "related_objects", "rollout_history"] {
+        assert!(text.contains(&format!("\"{tool}\"")), "{tool} in {text}");
+    }
+    assert!(text.contains("\"readOnlyHint\":true") && !text.contains("\"readOnlyHint\":false"));
+    assert!(!text.contains("[\"string\",\"null\"]"), "some model APIs refuse a type list");
+    // A name under which the server is not called: DNS rebinding.
+    let rebound = post().header("host", "evil.example").header("authorization", format!("Bearer {}", served.token().reveal())).send().await.unwrap();
+    assert_eq!(rebound.status(), 403);
+    served.stop.cancel();
+}
+
+#[tokio::test]
+async fn find_problems_tells_facts_with_their_exact_words() {
+    let served = served().await;
+    let (code, found) = served.call("find_problems", json!({"kind": "Deployment", "name": "web"})).await;
+    assert_eq!(code, None, "{found}");
+    let texts: Vec<&str> = found["problems"].as_array().unwrap().iter().map(|p| p["text"].as_str().unwrap()).collect();
+    assert!(texts.contains(&"Pod demo/web-2-x container web: CreateContainerConfigError: configmap \"settings\" not found"), "{texts:?}");
+    let pod = found["problems"].as_array().unwrap().iter().find(|p| p["kind"] == "Pod").unwrap();
+    assert_eq!(pod["workload"], "Deployment/web");
+    assert_eq!(found["complete"], true);
+    assert!(found["denied"][0]["what"].as_str().unwrap().contains("nodes"), "{found}");
+
+    let (_, edges) = served.call("related_objects", json!({"kind": "Deployment", "name": "web"})).await;
+    let has = |from: &str, relation: &str, to: &str| edges["edges"].as_array().unwrap().iter().any(|e| e["from"] == from && e["relation"] == relation && e["to"] == to);
+    assert!(has("Deployment/web", "owns", "ReplicaSet/web-2") && has("Pod/web-2-x", "envFrom", "ConfigMap/settings"), "{edges}");
+    assert!(edges["edges"].as_array().unwrap().iter().any(|e| e["to"] == "ConfigMap/settings" && e["exists"] == false), "{edges}");
+
+    let (_, history) = served.call("rollout_history", json!({"kind": "deploy", "name": "web"})).await;
+    assert!(history["changes"].as_array().unwrap().iter().any(|c| c["text"] == "spec.containers[web].image: web:1 -> web:2"), "{history}");
+    served.stop.cancel();
+}
+
+#[tokio::test]
+async fn s3_3_s3_5_every_guard_answers_with_its_code() {
+    let served = served().await;
+    for (tool, arguments, wanted) in [
+        ("kubectl_get", json!({"kind": "Secret"}), "secret_denied"),
+        ("kubectl_get", json!({"kind": "secrets", "name": "db"}), "secret_denied"),
+        ("kubectl_describe", json!({"kind": "Secret", "name": "db"}), "secret_denied"),
+        ("kubectl_get", json!({"kind": "pods --all-namespaces"}), "invalid_argument"),
+        ("kubectl_get", json!({"kind": "Pod", "name": "../secrets/db"}), "invalid_argument"),
+        ("kubectl_get", json!({"kind": "Pod", "name": "a b"}), "invalid_argument"),
+        ("kubectl_get", json!({"kind": "Pod", "namespace": "demo/../kube-system"}), "invalid_argument"),
+        ("kubectl_get", json!({"kind": "Pod", "namespace": "--as=admin"}), "invalid_argument"),
+        ("kubectl_get", json!({"kind": "Widget"}), "unknown_kind"),
+        ("kubectl_get", json!({"kind": "Pod", "flags": "-o yaml"}), "invalid_argument"),
+        ("kubectl_get", json!({"kind": "Pod", "namespace": "other"}), "forbidden"),
+        ("kubectl_get", json!({"kind": "Pod", "name": "gone"}), "not_found"),
+        ("kubectl_describe", json!({"kind": "Pod", "name": "gone"}), "not_found"),
+        ("kubectl_logs", json!({"pod": "web-2-x", "container": "nope"}), "invalid_argument"),
+        ("find_problems", json!({"kind": "Deployment"}), "invalid_argument"),
+        ("rollout_history", json!({"kind": "Pod", "name": "web-2-x"}), "invalid_argument"),
+        ("kubectl_events", json!({"window_minutes": "all"}), "invalid_argument"),
+    ] {
+        let (code, said) = served.call(tool, arguments.clone()).await;
+        assert_eq!(code.as_deref(), Some(wanted), "{tool} {arguments}: {said}");
+        assert_eq!(said["guardrail_code"], wanted);
+        assert!(!said["error"].as_str().unwrap().is_empty());
+    }
+    let (code, said) = served.call("kubectl_delete", json!({})).await;
+    assert_eq!(code.as_deref(), Some("tool_error"), "{said}");
+    served.stop.cancel();
+}
+
+#[tokio::test]
+async fn s3_5_values_that_look_secret_are_redacted_everywhere() {
+    let served = served().await;
+    for (tool, arguments) in [
+        ("kubectl_get", json!({"kind": "Deployment", "name": "web"})),
+        ("kubectl_get", json!({"kind": "ConfigMap", "name": "big"})),
+        ("kubectl_describe", json!({"kind": "ConfigMap", "name": "big"})),
+        ("kubectl_logs", json!({"pod": "web-2-x"})),
+    ] {
+        let (code, said) = served.call(tool, arguments).await;
+        assert_eq!(code, None, "{said}");
+        let text = said.to_string();
+        assert!(!text.contains("hunter22") && text.contains("[redacted:"), "{tool}: {text}");
+        assert!(said["redacted"].as_u64().unwrap() >= 1);
+    }
+    served.stop.cancel();
+}
