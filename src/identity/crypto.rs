@@ -34,6 +34,7 @@ impl JwtSigner for Es256Signer {
     }
 }
 
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "the signature is that of jsonwebtoken's provider")]
 fn signer(algorithm: &Algorithm, key: &EncodingKey) -> Result<Box<dyn JwtSigner>> {
     if *algorithm != Algorithm::ES256 {
         return Err(ErrorKind::InvalidAlgorithm.into());
@@ -57,6 +58,7 @@ impl JwtVerifier for Es256Verifier {
     }
 }
 
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "the signature is that of jsonwebtoken's provider")]
 fn verifier(algorithm: &Algorithm, key: &DecodingKey) -> Result<Box<dyn JwtVerifier>> {
     if *algorithm != Algorithm::ES256 {
         return Err(ErrorKind::InvalidAlgorithm.into());

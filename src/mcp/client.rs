@@ -105,7 +105,8 @@ impl Connection {
                     }
                 } else if e.is_authorization_required() || text.contains("401") || text.contains("403") {
                     McpError::Unauthorized { url: url.clone() }
-                } else if ["connection", "connect", "dns", "tcp", "resolve", "lookup", "sending request"].iter().any(|w| text.to_ascii_lowercase().contains(w)) {
+                } else if ["connection", "connect", "dns", "tcp", "resolve", "lookup", "sending request"].iter().any(|w| text.to_ascii_lowercase().contains(w))
+                {
                     McpError::Unreachable { url: url.clone(), why: last(&text) }
                 } else {
                     McpError::NotMcp { url: url.clone(), why: last(&text) }

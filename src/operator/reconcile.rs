@@ -229,7 +229,7 @@ async fn expire(object: &Investigation, held: &InvestigationStatus, context: &Co
     let Some(Time(done)) = held.completion_time else { return Ok(Action::await_change()) };
     let age = Duration::try_from(Timestamp::now().duration_since(done)).unwrap_or_default();
     if age < ttl {
-        return Ok(Action::requeue(ttl - age));
+        return Ok(Action::requeue(ttl.saturating_sub(age)));
     }
     let api: Api<Investigation> = Api::namespaced(context.client.clone(), &object.namespace().unwrap_or_default());
     let exactly = kube::api::DeleteParams::default().preconditions(kube::api::Preconditions { uid: object.uid(), resource_version: None });
@@ -442,7 +442,7 @@ fn tell(object: &Investigation, held: &InvestigationStatus, now: &InvestigationS
     for record in new {
         match &record.entry {
             Entry::Started { tools, .. } => {
-                context.events.publish(object, false, "Started", "Investigate", format!("began with {} tools, by {}", tools.len(), now.investigator.kind))
+                context.events.publish(object, false, "Started", "Investigate", format!("began with {} tools, by {}", tools.len(), now.investigator.kind));
             }
             Entry::Answered { results, .. } => {
                 for result in results {

@@ -35,8 +35,11 @@ pub struct Servers {
     http: reqwest::Client,
     keys: Keys,
     issuer: String,
-    open: Arc<Mutex<HashMap<String, (i64, Arc<Connection>)>>>,
+    open: Arc<Mutex<Open>>,
 }
+
+/// By server: the generation that it was opened for, and the connection.
+type Open = HashMap<String, (i64, Arc<Connection>)>;
 
 #[derive(thiserror::Error, Debug)]
 pub enum ServersError {
@@ -81,7 +84,7 @@ impl Servers {
         self.lock().remove(&id(server));
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<String, (i64, Arc<Connection>)>> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, Open> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -15,7 +15,8 @@ pub struct Output {
 }
 
 pub fn run(args: &[&str], input: &str) -> Output {
-    let mut child = Command::new("kubectl").args(args).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("kubectl is on the PATH");
+    let mut child =
+        Command::new("kubectl").args(args).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("kubectl is on the PATH");
     child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
     let output = child.wait_with_output().unwrap();
     Output { ok: output.status.success(), out: String::from_utf8_lossy(&output.stdout).into(), err: String::from_utf8_lossy(&output.stderr).into() }

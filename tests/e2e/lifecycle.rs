@@ -11,7 +11,10 @@ use inquest::{
 };
 use serde_json::Value;
 
-use crate::kubectl::{condition, ended, investigate, investigation, json, kubectl, phase, run, until};
+use crate::{
+    kubectl::{condition, ended, investigate, investigation, json, kubectl, phase, run, until},
+    scenarios::scenario,
+};
 
 /// A chain of three hops, made by the scenarios.
 const NAMESPACE: &str = "sc-dependency-down";
@@ -42,6 +45,7 @@ fn signal(signal: &str, pattern: &str) -> bool {
 
 #[test]
 fn s1_11_at_the_step_cap_it_answers_with_what_is_proved() {
+    scenario("dependency-down");
     investigate(NAMESPACE, "two-calls", &format!("{{{SPEC}, budget: {{maxToolCalls: 2}}}}"));
     let object = ended(NAMESPACE, "two-calls");
     let status = &object["status"];
@@ -49,7 +53,10 @@ fn s1_11_at_the_step_cap_it_answers_with_what_is_proved() {
     assert!(status["usage"]["skippedCalls"].as_i64() >= Some(1), "{status}");
     let journal = journal(&object);
     assert!(journal.results().any(|r| matches!(&r.outcome, CallOutcome::Skipped { .. })));
-    assert!(!status["postmortem"]["chain"].as_array().unwrap().is_empty() && status["postmortem"]["refusal"].as_str().unwrap().contains("sessions"), "{status}");
+    assert!(
+        !status["postmortem"]["chain"].as_array().unwrap().is_empty() && status["postmortem"]["refusal"].as_str().unwrap().contains("sessions"),
+        "{status}"
+    );
     println!("{}", kubectl(&["-n", NAMESPACE, "get", "investigation", "two-calls"]));
     println!("{}", status["postmortem"]["markdown"].as_str().unwrap());
 }
@@ -57,6 +64,7 @@ fn s1_11_at_the_step_cap_it_answers_with_what_is_proved() {
 /// S1.15 in its Kubernetes form: the process dies by SIGKILL, and the next one finishes the run.
 #[test]
 fn a_killed_operator_is_no_reason_to_begin_again() {
+    scenario("dependency-down");
     let mut interrupted = 0;
     for attempt in 0..8 {
         let name = format!("killed-{attempt}");
@@ -85,7 +93,13 @@ fn a_killed_operator_is_no_reason_to_begin_again() {
         let open = usize::from(at_kill.conclusion().is_none()) * 3;
         let times = executed(&name);
         assert!((planned..=planned + open).contains(&times), "{times} executions of {planned} calls");
-        println!("killed after {} of {} records: {} calls charged, {times} executed, {}", at_kill.records().len(), after.records().len(), usage, phase(&object));
+        println!(
+            "killed after {} of {} records: {} calls charged, {times} executed, {}",
+            at_kill.records().len(),
+            after.records().len(),
+            usage,
+            phase(&object)
+        );
         assert_eq!(object["status"]["postmortem"]["rootCause"]["object"]["name"], "sessions");
         until("the operator is back", 60, || {
             let pods = json(&["-n", "inquest-system", "get", "pods", "-l", "app.kubernetes.io/component=operator"]);
@@ -101,6 +115,7 @@ fn a_killed_operator_is_no_reason_to_begin_again() {
 /// Suspension and deletion take effect within a second, in the middle of a step too: the tools are stopped, so that a call hangs.
 #[test]
 fn a_step_in_flight_is_dropped_within_a_second() {
+    scenario("dependency-down");
     if !signal("-STOP", "^/inquest tools kubernetes") {
         println!("not checked: the tools' processes are not this machine's, so no call can be made to hang");
         return;
@@ -149,6 +164,7 @@ fn a_step_in_flight_is_dropped_within_a_second() {
 /// The token is nowhere that a person or a log could read it (S1.8).
 #[test]
 fn s1_8_no_token_is_left_anywhere() {
+    scenario("dependency-down");
     investigate(NAMESPACE, "token", &format!("{{{SPEC}}}"));
     let object = ended(NAMESPACE, "token");
     let mut all = object.to_string();
@@ -161,6 +177,7 @@ fn s1_8_no_token_is_left_anywhere() {
 /// A budget grows while the run lives, and a person's decision is awaited (S1.16).
 #[test]
 fn s1_16_a_person_decides_before_the_start_and_before_the_answer_is_shown() {
+    scenario("dependency-down");
     for (policy, shown) in [("BeforeStart", false), ("BeforePublish", true)] {
         let name = policy.to_lowercase();
         investigate(NAMESPACE, &name, &format!("{{{SPEC}, approval: {{policy: {policy}}}}}"));

@@ -1,11 +1,16 @@
 //! C.2: who may do what, tried against the real API server.
 
-use crate::kubectl::{apply, condition, ended, investigate, kubectl, run, said};
+use crate::{
+    kubectl::{apply, condition, ended, investigate, kubectl, run, said},
+    scenarios::scenario,
+};
 
 const SYSTEM: &str = "system:serviceaccount:inquest-system";
 
 fn can(who: &str, verb: &str, resource: &str, namespace: &str) -> bool {
-    run(&["auth", "can-i", verb, resource, "-n", namespace, &format!("--as={who}")], "").out.trim() == "yes"
+    // `a/b` would be the object b; a subresource has a flag of its own. Impersonation is of objects.
+    let (resource, subresource) = if verb == "impersonate" { (resource, "") } else { resource.split_once('/').unwrap_or((resource, "")) };
+    run(&["auth", "can-i", verb, resource, &format!("--subresource={subresource}"), "-n", namespace, &format!("--as={who}")], "").out.trim() == "yes"
 }
 
 #[test]
@@ -13,7 +18,23 @@ fn c_2_no_identity_of_the_chart_can_write_but_the_operators_own() {
     let demo = "sc-healthy";
     let reader = format!("system:serviceaccount:{demo}:inquest-reader");
     let identities = [format!("{SYSTEM}:inquest-operator"), format!("{SYSTEM}:inquest-tools-kubernetes"), reader.clone()];
-    let resources = ["pods", "pods/exec", "deployments.apps", "configmaps", "secrets", "services", "nodes", "namespaces", "serviceaccounts/token", "roles.rbac.authorization.k8s.io", "clusterrolebindings.rbac.authorization.k8s.io", "jobs.batch", "persistentvolumeclaims", "events", "leases.coordination.k8s.io"];
+    let resources = [
+        "pods",
+        "pods/exec",
+        "deployments.apps",
+        "configmaps",
+        "secrets",
+        "services",
+        "nodes",
+        "namespaces",
+        "serviceaccounts/token",
+        "roles.rbac.authorization.k8s.io",
+        "clusterrolebindings.rbac.authorization.k8s.io",
+        "jobs.batch",
+        "persistentvolumeclaims",
+        "events",
+        "leases.coordination.k8s.io",
+    ];
     let mut tried = 0;
     for who in &identities {
         for resource in resources {
@@ -35,7 +56,11 @@ fn c_2_no_identity_of_the_chart_can_write_but_the_operators_own() {
     assert!(can(&reader, "get", "pods/log", demo) && !can(&reader, "list", "pods", "sc-silent-crash") && !can(&reader, "list", "pods", "inquest-system"));
     // The operator writes what is its own.
     let operator = &identities[0];
-    assert!(can(operator, "patch", "investigations.inquest.dev/status", demo) && !can(operator, "patch", "investigations.inquest.dev", demo) && !can(operator, "create", "investigations.inquest.dev", demo));
+    assert!(
+        can(operator, "patch", "investigations.inquest.dev/status", demo)
+            && !can(operator, "patch", "investigations.inquest.dev", demo)
+            && !can(operator, "create", "investigations.inquest.dev", demo)
+    );
     for who in &identities {
         println!("{who}\n{}", kubectl(&["auth", "can-i", "--list", "-n", demo, &format!("--as={who}")]));
     }
@@ -43,7 +68,7 @@ fn c_2_no_identity_of_the_chart_can_write_but_the_operators_own() {
 
 #[test]
 fn an_account_without_rights_ends_inconclusive_and_says_what_was_denied() {
-    let namespace = "sc-configmap-missing";
+    let namespace = &scenario("configmap-missing");
     // `blind` is among the chart's readers and has no right of its own; `ghost` is not among them, and does not exist.
     apply(namespace, "apiVersion: v1\nkind: ServiceAccount\nmetadata: {name: blind}\n");
     for (account, wanted) in [("blind", "does not let system:serviceaccount:sc-configmap-missing:blind"), ("ghost", "be impersonated")] {

@@ -1,6 +1,9 @@
 //! C.1: broken workloads on real pods, each with the answer that is true. `tests/scenarios/<name>/{manifests,truth}.yaml`.
 
-use std::{fs, path::PathBuf};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
 
 use serde::Deserialize;
 
@@ -22,19 +25,36 @@ struct Truth {
 struct Settle {
     get: String,
     contains: String,
+    /// Seconds after that: a state that has just begun is a start and no fault yet.
+    #[serde(default)]
+    and_then: u64,
+}
+
+fn truth_of(folder: &Path) -> Truth {
+    serde_saphyr::from_str(&fs::read_to_string(folder.join("truth.yaml")).unwrap()).unwrap()
+}
+
+fn all() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/scenarios")
+}
+
+/// Applies a scenario and waits until it is broken as it shall be. Returns its namespace.
+pub fn scenario(name: &str) -> String {
+    let folder = all().join(name);
+    let (namespace, settle) = (format!("sc-{name}"), truth_of(&folder).settle);
+    apply(&namespace, &fs::read_to_string(folder.join("manifests.yaml")).unwrap());
+    until(&format!("{name} settles"), 90, || {
+        let state = serde_json::to_string(&json(&["-n", &namespace, "get", &settle.get])).unwrap().replace("\":", "\": ");
+        settle.contains.split('|').any(|w| state.contains(w)).then_some(())
+    });
+    std::thread::sleep(std::time::Duration::from_secs(settle.and_then));
+    namespace
 }
 
 fn run(folder: PathBuf) -> Result<String, String> {
     let name = folder.file_name().unwrap().to_str().unwrap().to_owned();
-    let namespace = format!("sc-{name}");
-    let truth: Truth = serde_saphyr::from_str(&fs::read_to_string(folder.join("truth.yaml")).unwrap()).unwrap();
-    apply(&namespace, &fs::read_to_string(folder.join("manifests.yaml")).unwrap());
-    until(&format!("{name} settles"), 90, || {
-        let state = serde_json::to_string(&json(&["-n", &namespace, "get", &truth.settle.get])).unwrap().replace("\":", "\": ");
-        truth.settle.contains.split('|').any(|w| state.contains(w)).then_some(())
-    });
-    // A start that is younger than this is not judged yet.
-    std::thread::sleep(std::time::Duration::from_secs(3));
+    let truth = truth_of(&folder);
+    let namespace = scenario(&name);
     let (kind, target) = truth.target.split_once('/').unwrap();
     investigate(&namespace, "why", &format!("{{target: {{kind: {kind}, name: {target}}}}}"));
     let object = ended(&namespace, "why");
@@ -51,7 +71,8 @@ fn run(folder: PathBuf) -> Result<String, String> {
     if post["outcome"] != truth.outcome.as_str() {
         wrong.push(format!("outcome is {}, not {}", post["outcome"], truth.outcome));
     }
-    let root = format!("{}/{}", post["rootCause"]["object"]["kind"].as_str().unwrap_or_default(), post["rootCause"]["object"]["name"].as_str().unwrap_or_default());
+    let root =
+        format!("{}/{}", post["rootCause"]["object"]["kind"].as_str().unwrap_or_default(), post["rootCause"]["object"]["name"].as_str().unwrap_or_default());
     if !truth.object.is_empty() && root != truth.object {
         wrong.push(format!("the object is {root}, not {}", truth.object));
     }
@@ -66,8 +87,7 @@ fn run(folder: PathBuf) -> Result<String, String> {
 
 #[test]
 fn c_1_every_broken_workload_is_explained_as_it_is() {
-    let root = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/scenarios");
-    let mut folders: Vec<PathBuf> = fs::read_dir(root).unwrap().map(|e| e.unwrap().path()).filter(|p| p.is_dir()).collect();
+    let mut folders: Vec<PathBuf> = fs::read_dir(all()).unwrap().map(|e| e.unwrap().path()).filter(|p| p.is_dir()).collect();
     folders.sort();
     assert!(folders.len() >= 10);
     let runs: Vec<_> = folders.into_iter().map(|f| std::thread::spawn(move || run(f))).collect();
@@ -85,8 +105,8 @@ fn c_1_every_broken_workload_is_explained_as_it_is() {
 /// C.3: what a person sees.
 #[test]
 fn c_3_the_columns_say_what_a_person_wants_to_know() {
-    let namespace = "sc-configmap-missing";
-    investigate(namespace, "columns", "{question: Why is orders not starting?}");
+    let namespace = &scenario("configmap-missing");
+    investigate(namespace, "columns", "{question: 'Why is orders not starting?'}");
     ended(namespace, "columns");
     let table = kubectl(&["-n", namespace, "get", "investigations", "columns"]);
     for column in ["PHASE", "STOP", "ROOT CAUSE", "CALLS", "COST", "AGE", "Concluded", "Done", "orders-settings"] {

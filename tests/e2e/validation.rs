@@ -39,6 +39,7 @@ fn the_api_servers_message_names_the_field() {
 
 #[test]
 fn the_spec_is_immutable_but_for_what_a_person_steers() {
+    crate::scenarios::scenario("healthy");
     investigate(NAMESPACE, "fixed", "{target: {kind: Deployment, name: web}}");
     let patch = |body: &str| run(&["-n", NAMESPACE, "patch", "investigation", "fixed", "--type=merge", "-p", body], "");
     for (body, field) in [
@@ -60,6 +61,7 @@ fn the_spec_is_immutable_but_for_what_a_person_steers() {
 
 #[test]
 fn what_is_missing_is_said_with_the_next_thing_to_do() {
+    crate::scenarios::scenario("healthy");
     for (name, spec, reason, hint) in [
         ("no-model", "{question: q, modelRef: {name: nowhere}}", "ModelNotFound", "create it, or leave modelRef out"),
         ("no-server", "{question: q, tools: {servers: [{name: nowhere}]}}", "ToolServerNotFound", "kubectl get toolservers -A"),
@@ -89,6 +91,7 @@ fn what_is_missing_is_said_with_the_next_thing_to_do() {
 
 #[test]
 fn a_tool_server_that_is_down_slow_or_not_mcp_says_so() {
+    crate::scenarios::scenario("healthy");
     // `web` speaks HTTP, and no MCP; nothing listens on port 9; 10.255.255.1 is refused or swallowed.
     for (name, url, reasons) in [
         ("down", "http://web.sc-healthy.svc:9/mcp", vec!["Unreachable", "Timeout"]),

@@ -16,7 +16,11 @@ fn every_rule_of_the_chart_has_a_comment_and_no_secret_is_readable() {
             rules += 1;
             // A comment over the rule, or over the block of rules it belongs to.
             let above = lines[..at].iter().rev().find(|l| !l.contains("apiGroups:") && !l.trim_start().starts_with("verbs:")).unwrap();
-            assert!(above.trim_start().starts_with('#') || above.trim() == "rules:" && lines[..at].iter().rev().take(12).any(|l| l.starts_with('#')), "{file}:{}: a rule without a reason: {line}", at + 1);
+            assert!(
+                above.trim_start().starts_with('#') || above.trim() == "rules:" && lines[..at].iter().rev().take(12).any(|l| l.starts_with('#')),
+                "{file}:{}: a rule without a reason: {line}",
+                at + 1
+            );
             let secrets = line.contains("secrets");
             assert!(!secrets || line.contains("resourceNames: [inquest-signing-keys]"), "{file}:{}: {line}", at + 1);
             assert!(!line.contains("\"*\"") && !line.contains("'*'"), "{file}:{}: a wildcard: {line}", at + 1);

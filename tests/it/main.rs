@@ -1,5 +1,7 @@
 //! Tests through the widest seams that need no cluster.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout, reason = "a test ends at the first surprise, and says what it saw")]
+
 mod chart;
 mod playbooks;
 mod purity;

@@ -17,7 +17,13 @@ fn each_mistake_names_its_file_its_line_and_what_would_be_right() {
         ("no tests", "tests: [a]", "tests: []", 1, "tests is empty: name at least one scenario"),
         ("an expression that is not linear", "no (?P<thing>\\w+)", "(?<!x)no (?P<thing>\\w+)", 5, "is not a linear regular expression"),
         ("a specificity out of range", "specificity: 50", "specificity: 500", 3, "use 0 to 100"),
-        ("a missing meaning", "conclude:\n  object: {kind: Pod, name: \"{pod}\"}\n  statement: 'Pod {pod} has no {thing}.'\n  signature: '{match}'\n", "", 1, "neither conclude nor link"),
+        (
+            "a missing meaning",
+            "conclude:\n  object: {kind: Pod, name: \"{pod}\"}\n  statement: 'Pod {pod} has no {thing}.'\n  signature: '{match}'\n",
+            "",
+            1,
+            "neither conclude nor link",
+        ),
         ("no YAML at all", "match:", "match: [", 0, "x.yaml"),
     ] {
         let text = GOOD.replace(from, to);

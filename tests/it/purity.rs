@@ -3,8 +3,23 @@
 use std::{fs, path::Path};
 
 /// What the pure modules may not name, anywhere outside comments and tests.
-const FORBIDDEN: &[&str] =
-    &["kube::", "rmcp::", "reqwest::", "axum::", "tokio::", "hyper::", "std::fs", "std::net::Tcp", "std::net::Udp", "std::env", "std::process", "std::time::Instant", "SystemTime", "Timestamp::now", "rand::"];
+const FORBIDDEN: &[&str] = &[
+    "kube::",
+    "rmcp::",
+    "reqwest::",
+    "axum::",
+    "tokio::",
+    "hyper::",
+    "std::fs",
+    "std::net::Tcp",
+    "std::net::Udp",
+    "std::env",
+    "std::process",
+    "std::time::Instant",
+    "SystemTime",
+    "Timestamp::now",
+    "rand::",
+];
 const PURE: &[&str] = &["src/agent", "src/grounding", "src/investigators"];
 
 fn files(folder: &Path, out: &mut Vec<std::path::PathBuf>) {

@@ -114,7 +114,9 @@ async fn find_problems_tells_facts_with_their_exact_words() {
     assert!(found["denied"][0]["what"].as_str().unwrap().contains("nodes"), "{found}");
 
     let (_, edges) = served.call("related_objects", json!({"kind": "Deployment", "name": "web"})).await;
-    let has = |from: &str, relation: &str, to: &str| edges["edges"].as_array().unwrap().iter().any(|e| e["from"] == from && e["relation"] == relation && e["to"] == to);
+    let has = |from: &str, relation: &str, to: &str| {
+        edges["edges"].as_array().unwrap().iter().any(|e| e["from"] == from && e["relation"] == relation && e["to"] == to)
+    };
     assert!(has("Deployment/web", "owns", "ReplicaSet/web-2") && has("Pod/web-2-x", "envFrom", "ConfigMap/settings"), "{edges}");
     assert!(edges["edges"].as_array().unwrap().iter().any(|e| e["to"] == "ConfigMap/settings" && e["exists"] == false), "{edges}");
 

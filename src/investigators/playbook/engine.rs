@@ -283,7 +283,7 @@ struct Assessment<'a> {
     end: End,
 }
 
-impl<'a> Assessment<'a> {
+impl Assessment<'_> {
     fn nothing(end: End) -> Self {
         Self { frames: vec![], links: vec![], root: None, others: vec![], wants: vec![], end }
     }
@@ -454,7 +454,9 @@ fn standing<'a>(all: Vec<Hypothesis<'a>>, frame: &Frame, barred: &BTreeSet<(Stri
 /// The most specific; of equals the one about the target itself, then the first by name, so that the answer is the same each time.
 fn choose<'b, 'a>(hypotheses: &'b [Hypothesis<'a>], frame: &Frame) -> Option<&'b Hypothesis<'a>> {
     let own = |h: &Hypothesis<'_>| frame.target.as_ref().is_some_and(|t| *t == h.subject);
-    hypotheses.iter().min_by_key(|h| (std::cmp::Reverse(h.book.specificity), !own(h), h.subject.clone(), h.anchor.map(|p| p.text.clone())))
+    // Of the same thing said twice, the status says it better than an event that repeats it.
+    let direct = |h: &Hypothesis<'_>| h.anchor.map_or(3, |p| ["status", "condition", "spec"].iter().position(|f| *f == p.from).unwrap_or(3));
+    hypotheses.iter().min_by_key(|h| (std::cmp::Reverse(h.book.specificity), !own(h), direct(h), h.subject.clone(), h.anchor.map(|p| p.text.clone())))
 }
 
 fn same_cause(a: &Meaning, b: &Meaning) -> bool {
@@ -471,7 +473,9 @@ fn logs_worth_reading(needs: Vec<Need>, best: Option<i32>) -> Vec<ToolCall> {
     needs.sort_by(|a, b| (std::cmp::Reverse(a.specificity), &a.pod, &a.container).cmp(&(std::cmp::Reverse(b.specificity), &b.pod, &b.container)));
     let mut asked: BTreeSet<((String, String), String)> = BTreeSet::new();
     let mut calls = Vec::new();
-    for need in needs {
+    // A problem of the pod as a whole adds nothing where one of its containers is named.
+    let named: BTreeSet<(String, String)> = needs.iter().filter(|n| !n.container.is_empty()).map(|n| n.subject.clone()).collect();
+    for need in needs.into_iter().filter(|n| !n.container.is_empty() || !named.contains(&n.subject)) {
         if calls.len() < LOGS_AT_ONCE && asked.insert((need.subject, need.container.clone())) {
             calls.push(log_of(&need.namespace, &need.pod, &need.container, true));
         }

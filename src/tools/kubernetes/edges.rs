@@ -50,7 +50,7 @@ pub fn all(world: &World) -> Vec<Edge> {
     for kind in ["Deployment", "StatefulSet", "DaemonSet", "Job"] {
         for object in world.all(kind) {
             references(object.pointer("/spec/template/spec").unwrap_or(&Value::Null), |relation, to, name| {
-                add((kind, json::name(object)), relation, (to, name))
+                add((kind, json::name(object)), relation, (to, name));
             });
         }
     }

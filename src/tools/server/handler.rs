@@ -113,7 +113,7 @@ impl Registry {
             bound(value, self.max_bytes)
         });
         let code = result.as_ref().err().map(Refusal::code);
-        tracing::info!(tool = name, %tenant, %subject, code, latency_ms = started.elapsed().as_millis() as u64, "tool call");
+        tracing::info!(tool = name, %tenant, %subject, code, latency_ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX), "tool call");
         result
     }
 }
@@ -140,10 +140,7 @@ fn bound(mut value: Value, max: usize) -> Value {
 }
 
 fn longest_list(value: &mut Value) -> Option<&mut Vec<Value>> {
-    let map = match value {
-        Value::Object(map) => map,
-        _ => return None,
-    };
+    let Value::Object(map) = value else { return None };
     map.values_mut()
         .filter_map(|v| match v {
             Value::Array(items) if items.len() > 1 => Some(items),

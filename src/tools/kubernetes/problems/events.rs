@@ -52,7 +52,7 @@ fn is_over(world: &World, kind: &str, reason: &str, involved: Option<&Value>, la
     }
     let old = last.is_some_and(|t| world.now.duration_since(t) > RECENT);
     match kind {
-        "Pod" => pods::is_well(object) && !(restarting(object) && !old),
+        "Pod" => pods::is_well(object) && (old || !pods::is_unsettled(world, object)),
         "Deployment" | "StatefulSet" => json::int(object, "/status/readyReplicas").unwrap_or(0) >= json::int(object, "/spec/replicas").unwrap_or(1),
         "ReplicaSet" => {
             let wanted = json::int(object, "/spec/replicas").unwrap_or(1);
@@ -69,11 +69,6 @@ fn has_started(pod: &Value) -> bool {
     json::list(pod, "/status/containerStatuses")
         .iter()
         .any(|s| s.pointer("/state/running").is_some() || s.pointer("/state/terminated").is_some() || json::int(s, "/restartCount").unwrap_or(0) > 0)
-}
-
-/// Ready at this moment, and yet restarted again and again.
-fn restarting(pod: &Value) -> bool {
-    json::list(pod, "/status/containerStatuses").iter().any(|s| json::int(s, "/restartCount").unwrap_or(0) >= 3)
 }
 
 /// `spec.containers{app}` → `app`.

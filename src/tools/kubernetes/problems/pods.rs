@@ -96,10 +96,7 @@ fn container(world: &World, pod: &Value, status: &Value, init: bool, out: &mut V
     }
     if let Some(last) = status.pointer("/lastState/terminated") {
         let finished = json::time(last, "/finishedAt");
-        let recent = finished.is_some_and(|t| world.now.duration_since(t) < RECENT);
-        let running_well = status.pointer("/state/running").is_some() && json::flag(status, "/ready");
-        // One restart of a container that runs well now is history; one that restarts again and again is not.
-        let over = running_well && !(recent && restarts.unwrap_or(0) >= 3);
+        let over = status.pointer("/state/running").is_some() && json::flag(status, "/ready") && !may_end_again(world, status);
         // Its own end explains a crash loop better than the back-off does.
         out.push(terminated(problem, last, limit(pod, name)).at(json::time(last, "/startedAt"), finished).over(over));
     }
@@ -131,6 +128,24 @@ fn terminated(problem: impl Fn(&str, String) -> Problem, ended: &Value, limit: &
         }
     }
     problem(if code == 0 && reason == "Completed" { "ExitedZero" } else { reason }, message)
+}
+
+/// Whether a container that runs at this moment is likely to end as it did before: it ended lately, and this time it has not yet run
+/// clearly longer than the last time, or it has done so again and again.
+fn may_end_again(world: &World, status: &Value) -> bool {
+    let last = |p: &str| json::time(status, &format!("/lastState/terminated/{p}"));
+    let (Some(finished), Some(running)) = (last("finishedAt"), json::time(status, "/state/running/startedAt")) else { return false };
+    if world.now.duration_since(finished) > RECENT {
+        return false;
+    }
+    let before = last("startedAt").map_or(SignedDuration::ZERO, |from| finished.duration_since(from));
+    let now = world.now.duration_since(running);
+    json::int(status, "/restartCount").unwrap_or(0) >= 3 || now < before * 2 + SETTLE
+}
+
+/// Whether one of its containers may.
+pub fn is_unsettled(world: &World, pod: &Value) -> bool {
+    json::list(pod, "/status/containerStatuses").iter().any(|s| may_end_again(world, s))
 }
 
 /// The memory limit of a container.
