@@ -6,3 +6,4 @@ mod chart;
 mod playbooks;
 mod purity;
 mod served_tools;
+mod whole_loop;
