@@ -17,5 +17,7 @@ for tenant in "${tenants[@]}"; do
   # Left over from a run before: the pods' events would be old.
   kubectl -n "$tenant" delete investigations,deployments,jobs,services,pvc,resourcequotas,pods --all --wait=false >/dev/null
 done
+# A pod of the release before may still answer, and takes its log with it.
+until [ "$(kubectl -n inquest-system get pods --no-headers | wc -l)" = 3 ]; do sleep 1; done
 for tenant in "${tenants[@]}"; do kubectl -n "$tenant" wait pods --all --for=delete --timeout=60s >/dev/null 2>&1 || true; done
 cargo test --quiet --locked --features e2e --test e2e -- --test-threads=1 --nocapture

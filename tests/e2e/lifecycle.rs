@@ -191,10 +191,10 @@ fn s1_16_a_person_decides_before_the_start_and_before_the_answer_is_shown() {
         kubectl(&["-n", NAMESPACE, "patch", "investigation", &name, "--type=merge", "-p", "{\"spec\":{\"approval\":{\"decision\":\"Approved\"}}}"]);
         assert_eq!(phase(&ended(NAMESPACE, &name)), "Concluded");
     }
-    investigate(NAMESPACE, "no", &format!("{{{SPEC}, approval: {{policy: BeforePublish, decision: Rejected, message: not now}}}}"));
-    let object = ended(NAMESPACE, "no");
+    investigate(NAMESPACE, "turned-down", &format!("{{{SPEC}, approval: {{policy: BeforePublish, decision: Rejected, message: not now}}}}"));
+    let object = ended(NAMESPACE, "turned-down");
     assert_eq!(phase(&object), "Rejected");
     assert!(object["status"]["postmortem"].is_null());
-    let lowered = run(&["-n", NAMESPACE, "patch", "investigation", "no", "--type=merge", "-p", "{\"spec\":{\"budget\":{\"maxToolCalls\":1}}}"], "");
+    let lowered = run(&["-n", NAMESPACE, "patch", "investigation", "turned-down", "--type=merge", "-p", "{\"spec\":{\"budget\":{\"maxToolCalls\":1}}}"], "");
     assert!(!lowered.ok && lowered.err.contains("maxToolCalls can only grow"), "{}", lowered.err);
 }

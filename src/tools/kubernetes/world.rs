@@ -83,7 +83,14 @@ impl World {
             };
             by_why.entry(why).or_default().push(kind.plural);
         }
-        by_why.into_iter().map(|(why, kinds)| json!({"what": format!("{} in namespace {}", kinds.join(", "), self.namespace), "why": why})).collect()
+        by_why
+            .into_iter()
+            .map(|(why, kinds)| {
+                // Everything denied is said in a line, not in a list of all that there is.
+                let what = if kinds.len() > 8 { format!("{} kinds, among them pods, services and events", kinds.len()) } else { kinds.join(", ") };
+                json!({"what": format!("{what} in namespace {}", self.namespace), "why": why})
+            })
+            .collect()
     }
 
     /// The controller that a person thinks of when they see this object: a Pod's Deployment, not its ReplicaSet.

@@ -9,6 +9,8 @@ use crate::tools::kubernetes::{events, json, world::World};
 /// Normal events that an expert reads as trouble; a filter on Warning loses them.
 const TELLING: &[&str] =
     &["BackOff", "FailedBinding", "Killing", "Preempted", "Preempting", "NodeNotReady", "TaintManagerEviction", "ExternalProvisioning", "WaitForFirstConsumer"];
+/// A liveness probe that fails speaks up each period; the longest usual one is shorter than this.
+const SILENT: SignedDuration = SignedDuration::from_secs(60);
 /// What can hold up the start of a pod.
 const STARTING: &[&str] = &["FailedMount", "FailedAttachVolume", "FailedMapVolume", "FailedCreatePodSandBox", "NetworkNotReady"];
 /// Warnings that repeat what status says better, or that healthy starts print too.
@@ -39,16 +41,23 @@ pub fn find(world: &World, window: SignedDuration, out: &mut Vec<Problem>) {
         if let Some(container) = container_of(json::text(event, "/involvedObject/fieldPath")) {
             problem = problem.container(container);
         }
-        out.push(problem.at(events::first_seen(event), last).times(events::count(event)).over(is_over(world, kind, reason, involved, last)));
+        out.push(problem.at(events::first_seen(event), last).times(events::count(event)).over(is_over(world, event, involved, last)));
     }
 }
 
 /// An event is history when its object is well now, or gone.
-fn is_over(world: &World, kind: &str, reason: &str, involved: Option<&Value>, last: Option<Timestamp>) -> bool {
+fn is_over(world: &World, event: &Value, involved: Option<&Value>, last: Option<Timestamp>) -> bool {
+    let (kind, reason) = (json::text(event, "/involvedObject/kind"), json::text(event, "/reason"));
     let Some(object) = involved else { return world.saw_all(kind) };
     if kind == "Pod" && (STARTING.contains(&reason) && has_started(object) || reason == "FailedScheduling" && !json::text(object, "/spec/nodeName").is_empty())
     {
         return true;
+    }
+    // Between a kill and the restart the pod may look ready: a failing liveness probe is over when it has been silent for a while.
+    let message = json::text(event, "/message").to_ascii_lowercase();
+    let silent = last.is_none_or(|t| world.now.duration_since(t) > SILENT);
+    if (message.contains("liveness probe") || message.contains("startup probe")) && !silent {
+        return false;
     }
     let old = last.is_some_and(|t| world.now.duration_since(t) > RECENT);
     match kind {
