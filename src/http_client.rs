@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// A client builder that trusts the public certificate authorities.
+/// A client builder that trusts the public certificate authorities. It follows no redirect: a token goes where it was meant to, or nowhere.
 ///
 /// # Errors
 /// When no TLS provider was installed: `identity::install_crypto` comes first.
@@ -12,5 +12,5 @@ pub fn builder() -> Result<reqwest::ClientBuilder, rustls::Error> {
         .with_safe_default_protocol_versions()?
         .with_root_certificates(roots)
         .with_no_client_auth();
-    Ok(reqwest::Client::builder().tls_backend_preconfigured(tls).no_proxy().connect_timeout(Duration::from_secs(5)))
+    Ok(reqwest::Client::builder().tls_backend_preconfigured(tls).no_proxy().redirect(reqwest::redirect::Policy::none()).connect_timeout(Duration::from_secs(5)))
 }

@@ -74,9 +74,22 @@ pub fn answer(calls: &[PlannedCall], journal: &Journal, mut received: impl FnMut
         .collect()
 }
 
-/// The evidence that an identical earlier call left.
+/// Codes of calls that got no answer from the tool: asked again, they may.
+const NO_ANSWER: &[&str] = &["timeout", "unreachable", "cluster_unavailable"];
+
+/// Whether this evidence is no answer, only the news that there was none.
+#[must_use]
+pub fn is_no_answer(evidence: &Evidence) -> bool {
+    evidence.code.as_deref().is_some_and(|c| NO_ANSWER.contains(&c))
+}
+
+/// The evidence that an identical earlier call left. A call without an answer may be made once more, and is charged.
 fn recorded(call: &ToolCall, journal: &Journal) -> Option<String> {
-    journal.evidence().find(|e| e.tool == call.tool && canonical(&e.arguments) == canonical(&call.arguments)).map(|e| e.id.clone())
+    let alike = || journal.evidence().filter(|e| e.tool == call.tool && canonical(&e.arguments) == canonical(&call.arguments));
+    if alike().count() == 1 && alike().all(is_no_answer) {
+        return None;
+    }
+    alike().last().map(|e| e.id.clone())
 }
 
 fn same(planned: &PlannedCall, call: &ToolCall) -> bool {

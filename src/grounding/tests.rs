@@ -43,6 +43,7 @@ fn each_verdict_has_its_case() {
         ("It is broken.", vec![("e1", "OOMKilled by the moon")], Verdict::QuoteNotFound { evidence: "e1".into(), quote: "OOMKilled by the moon".into() }),
         ("Pod web-8aa was ended.", vec![("e1", quote)], token("web-8aa")),
         ("Pod web-7d9 was ended with exit code 13.", vec![("e1", quote)], token("13")), // not a part of 137
+        ("Service d9 is wrong.", vec![("e1", quote)], token("d9")),                     // a name that goes on to the left is another one
         ("Pod web-7d9 has a limit of 640Mi.", vec![("e1", TEXT)], token("640Mi")),
         ("Service redis is down, see Pod web-7d9.", vec![("e1", quote)], token("redis")), // a plain word after a kind is a name
         ("The image nginx:1.27 of Pod web-7d9 is bad.", vec![("e1", quote)], token("nginx:1.27")),

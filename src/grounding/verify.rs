@@ -64,7 +64,8 @@ pub fn verify_root(root: &RootClaim, evidence: &[Evidence], question: &str) -> V
         return verdict;
     }
     let quoted = |text: &str| root.claim.citations.iter().any(|c| occurs(text, &c.quote));
-    if root.signature.trim().is_empty() || !root.claim.citations.iter().any(|c| c.quote.contains(&root.signature)) {
+    // A letter is in every text: what gives a cause away is at least a word.
+    if root.signature.trim().chars().count() < 4 || !root.claim.citations.iter().any(|c| c.quote.contains(&root.signature)) {
         return Verdict::SignatureNotQuoted { signature: root.signature.clone() };
     }
     if !quoted(&root.object.name) && !occurs(&root.object.name, question) {
@@ -76,11 +77,20 @@ pub fn verify_root(root: &RootClaim, evidence: &[Evidence], question: &str) -> V
 /// Whether `token` stands in `text` as a whole: `web` is not proved by `webhook`, `5` not by `15`.
 #[must_use]
 pub fn occurs(token: &str, text: &str) -> bool {
+    if token.is_empty() {
+        return false;
+    }
     let part_of_word = |c: Option<char>| c.is_some_and(|c| c.is_alphanumeric() || c == '_');
     let (starts, ends) = (token.chars().next(), token.chars().next_back());
     text.match_indices(token).any(|(at, _)| {
-        let before = text[..at].chars().next_back();
-        let after = text[at + token.len()..].chars().next();
-        !(part_of_word(before) && part_of_word(starts) || part_of_word(after) && part_of_word(ends))
+        let mut before = text[..at].chars().rev();
+        let mut after = text[at + token.len()..].chars();
+        let (near_before, near_after) = (before.next(), after.next());
+        // `api` is not proved by `payments-api`, nor `5` by `0.5`: a name or number that goes on to the left is another one. To the
+        // right a workload's name goes on into its pods' (`api-7d9f-x`), which do prove it; a number does not.
+        let joined_before = matches!(near_before, Some('-' | '.')) && part_of_word(before.next()) && part_of_word(starts);
+        let number = token.chars().all(|c| c.is_ascii_digit());
+        let joined_after = number && matches!(near_after, Some('.')) && after.next().is_some_and(|c| c.is_ascii_digit());
+        !(joined_before || joined_after || part_of_word(near_before) && part_of_word(starts) || part_of_word(near_after) && part_of_word(ends))
     })
 }

@@ -62,6 +62,8 @@ pub struct Verifier {
     scope: String,
     http: reqwest::Client,
     keys: Mutex<Keys>,
+    /// One fetch at a time: who waits for it finds the keys that it brought.
+    fetching: tokio::sync::Mutex<()>,
 }
 
 #[derive(Default)]
@@ -80,6 +82,7 @@ impl Verifier {
             scope: scope.into(),
             http: crate::http_client::builder()?.timeout(FETCH_TIMEOUT).build()?,
             keys: Mutex::default(),
+            fetching: tokio::sync::Mutex::default(),
         })
     }
 
@@ -96,7 +99,10 @@ impl Verifier {
         let key = match self.key(&id) {
             Some(key) => key,
             None => {
-                self.refresh().await?;
+                let _one = self.fetching.lock().await;
+                if self.key(&id).is_none() {
+                    self.refresh().await?;
+                }
                 self.key(&id).ok_or(Refused::Invalid)?
             }
         };
@@ -132,11 +138,10 @@ impl Verifier {
 
     async fn refresh(&self) -> Result<(), Refused> {
         {
-            let mut keys = self.keys.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+            let keys = self.keys.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
             if keys.asked.is_some_and(|at| at.elapsed() < REFRESH_AT_MOST_EVERY) && !keys.by_id.is_empty() {
                 return Ok(());
             }
-            keys.asked = Some(Instant::now());
         }
         let document = match &self.source {
             JwksSource::Fixed(document) => document.clone(),
@@ -164,7 +169,9 @@ impl Verifier {
                 (jwk["crv"] == "P-256").then_some((id, key))
             })
             .collect();
-        self.keys.lock().unwrap_or_else(std::sync::PoisonError::into_inner).by_id = by_id;
+        // Counted only when it brought something: a failed fetch is tried again by the next caller.
+        let mut keys = self.keys.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        (keys.by_id, keys.asked) = (by_id, Some(Instant::now()));
         Ok(())
     }
 }

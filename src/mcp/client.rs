@@ -18,7 +18,11 @@ use rmcp::{
 };
 use serde_json::{Value, json};
 
-use crate::{agent::Received, identity::Token};
+use crate::{
+    agent::Received,
+    identity::Token,
+    tools::server::{redact_text, redact_value},
+};
 
 /// Tools that one server may list: more is a mistake or an attack.
 const MAX_TOOLS: usize = 256;
@@ -56,6 +60,8 @@ pub enum McpError {
     Unauthorized { url: String },
     #[error("{url} does not speak MCP over streamable HTTP: {why}")]
     NotMcp { url: String, why: String },
+    #[error("{field} is not supported by this version: use {instead}")]
+    Unsupported { field: &'static str, instead: &'static str },
     #[error("the header name {0:?} or its value is not valid")]
     Header(String),
 }
@@ -68,6 +74,7 @@ impl McpError {
             Self::Unreachable { .. } => "Unreachable",
             Self::Unauthorized { .. } => "Unauthorized",
             Self::NotMcp { .. } => "NotMCP",
+            Self::Unsupported { .. } => "Unsupported",
             Self::Header(_) => "InvalidHeader",
         }
     }
@@ -141,6 +148,10 @@ impl Connection {
             truncated: false,
             code: Some(code.to_owned()),
         };
+        if self.endpoint.header.is_some() && token.is_none() {
+            // Never with the token that the connection was opened with: that was another run's.
+            return failed("unauthenticated", "no token could be signed for this run".to_owned());
+        }
         let headers = match headers(&self.endpoint, token) {
             Ok(headers) => headers,
             Err(error) => return failed("invalid_header", error.to_string()),
@@ -172,9 +183,14 @@ impl Connection {
 
 /// The result as text, cut to size with a mark.
 fn received(result: &CallToolResult, max: usize) -> Received {
+    // Whoever the server is: what looks secret goes no further than here.
     let mut text = match &result.structured_content {
-        Some(value) => value.to_string(),
-        None => result.content.iter().filter_map(|c| c.as_text().map(|t| t.text.as_str())).collect::<Vec<_>>().join("\n"),
+        Some(value) => {
+            let mut value = value.clone();
+            redact_value(&mut value);
+            value.to_string()
+        }
+        None => redact_text(&result.content.iter().filter_map(|c| c.as_text().map(|t| t.text.as_str())).collect::<Vec<_>>().join("\n")).0,
     };
     let truncated = text.len() > max;
     if truncated {

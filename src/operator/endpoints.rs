@@ -31,16 +31,25 @@ const LIVE_SECONDS: i64 = 60;
 #[derive(Clone)]
 pub struct Health {
     ready: Arc<AtomicBool>,
+    filled: Arc<AtomicBool>,
     turned: Arc<AtomicI64>,
 }
 
 impl Health {
     pub fn new() -> Self {
-        Self { ready: Arc::default(), turned: Arc::new(AtomicI64::new(Timestamp::now().as_second())) }
+        Self { ready: Arc::default(), filled: Arc::default(), turned: Arc::new(AtomicI64::new(Timestamp::now().as_second())) }
     }
-    /// The caches are filled.
+    /// This replica can take over: it serves keys, and waits for the Lease.
     pub fn set_ready(&self) {
         self.ready.store(true, Ordering::Relaxed);
+    }
+    /// The caches are filled.
+    pub fn set_filled(&self) {
+        self.filled.store(true, Ordering::Relaxed);
+        self.set_ready();
+    }
+    pub fn is_filled(&self) -> bool {
+        self.filled.load(Ordering::Relaxed)
     }
     /// The loop turned.
     pub fn turn(&self) {

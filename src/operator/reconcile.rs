@@ -25,7 +25,7 @@ use super::{
 };
 use crate::{
     agent::{CallOutcome, Caps, CapsError, Control, Entry, ToolRef},
-    api::{ApprovalDecision, ApprovalPolicy, Fallback, Investigation, InvestigationStatus, Model, NamespacedName, Phase, ToolServer},
+    api::{ApprovalDecision, ApprovalPolicy, Fallback, Investigation, InvestigationStatus, Model, NamespacedName, Phase, StopReason, ToolServer},
     identity::Subject,
     investigators::{Case, Investigator, playbook::Playbooks},
     runner::{Parts, Stepped, step},
@@ -41,6 +41,8 @@ const NOTICE: Duration = Duration::from_millis(200);
 /// What every reconcile needs.
 pub struct Context {
     pub client: Client,
+    /// The operator's own namespace.
+    pub namespace: String,
     pub store: Arc<dyn JournalStore>,
     pub servers: Servers,
     pub investigations: Store<Investigation>,
@@ -130,6 +132,10 @@ struct Admitted {
 
 pub async fn reconcile(object: Arc<Investigation>, context: Arc<Context>) -> Result<Action, Error> {
     context.health.turn();
+    if !context.health.is_filled() {
+        // A cache that is not filled knows nothing of a tool server that is there.
+        return Ok(Action::requeue(Duration::from_millis(20)));
+    }
     // The trigger may be older than the store: what counts is the newest.
     let Some(object) = context.investigations.get(&ObjectRef::from_obj(object.as_ref())) else { return Ok(Action::await_change()) };
     if object.meta().deletion_timestamp.is_some() {
@@ -139,10 +145,25 @@ pub async fn reconcile(object: Arc<Investigation>, context: Arc<Context>) -> Res
     let result = one(&object, &context).await;
     context.metrics.in_flight.dec();
     match result {
+        // Trying again would read or write the same: it is said, and the run ends.
+        Err(Error::Store(error @ (StoreError::Corrupt(_) | StoreError::TooLarge(_)))) => broken(&object, &error, &context).await,
         // Deleted while the step was done: its journal goes with it.
         Err(Error::Status(StatusError::Gone)) => Ok(Action::await_change()),
         other => other,
     }
+}
+
+/// Ends a run whose journal can't be used.
+async fn broken(object: &Investigation, error: &StoreError, context: &Context) -> Result<Action, Error> {
+    let mut status = object.status.clone().unwrap_or_default();
+    let generation = object.meta().generation;
+    (status.phase, status.stop_reason, status.completion_time) = (Phase::Failed, Some(StopReason::Failed), Some(Time(Timestamp::now())));
+    condition(&mut status.conditions, "Progressing", false, error.reason(), &error.to_string(), generation);
+    condition(&mut status.conditions, "Complete", true, error.reason(), &format!("{error}: create a new Investigation"), generation);
+    context.events.publish(object, true, error.reason(), "Journal", error.to_string());
+    context.metrics.errors.with_label_values(&[error.reason()]).inc();
+    status::write(&context.client, object, &status).await?;
+    Ok(Action::requeue(object.spec.ttl_after_finished.or(Duration::from_secs(604_800))))
 }
 
 /// How often a failed reconcile is tried again: a lost race at once, an API server out of reach after a while.
@@ -181,6 +202,8 @@ async fn one(object: &Arc<Investigation>, context: &Context) -> Result<Action, E
     let outcome = tokio::select! {
         outcome = step(open.as_mut(), &parts, &Timestamp::now) => Some(outcome?),
         () = interrupted(object, context) => None,
+        // The deadline cuts a step short; the next pass sees it, and answers.
+        () = tokio::time::sleep(left), if open_for(left) => None,
     };
     let Some(stepped) = outcome else {
         // Dropped in the middle: what was reserved stays reserved, and what was not settled is asked again.
@@ -206,6 +229,11 @@ async fn one(object: &Arc<Investigation>, context: &Context) -> Result<Action, E
         Stepped::Waiting => Action::await_change(),
         Stepped::Finished => Action::requeue(object.spec.ttl_after_finished.or(Duration::from_secs(604_800))),
     })
+}
+
+/// A run whose time is over only concludes, and is not cut short in that.
+fn open_for(left: Duration) -> bool {
+    !left.is_zero()
 }
 
 /// Returns when the Investigation was deleted or suspended, as the watch's cache has it.
@@ -264,7 +292,7 @@ async fn approval_before(object: &Investigation, held: &InvestigationStatus, con
         status::write(&context.client, object, &status).await?;
         context.events.publish(object, false, &format!("{wanted:?}"), "Approve", message);
     }
-    Ok(Some(Action::await_change()))
+    Ok(Some(if wanted == Phase::Rejected { Action::requeue(object.spec.ttl_after_finished.or(Duration::from_secs(604_800))) } else { Action::await_change() }))
 }
 
 /// The postmortem with the investigator's name in it, or kept back until a person agrees.
@@ -317,9 +345,11 @@ async fn admit(object: &Investigation, started: bool, context: &Context) -> Resu
     let labels = labels_if_needed(&namespace, context).await?;
     let fallback_from = match model(object, &namespace, &labels, context) {
         Ok(from) => from,
+        // A run that has begun goes on as it began.
+        Err(_gone) if started => object.status.as_ref().map(|s| s.investigator.fallback_from.clone()).unwrap_or_default(),
         Err(why) => return Ok(Err(why)),
     };
-    let (servers, missing) = match tool_servers(object, &namespace, &labels, context) {
+    let (servers, missing) = match tool_servers(object, &namespace, &labels, started, context) {
         Ok(found) => found,
         // A run that has begun goes on with what it was offered; a server that is gone is a result of its calls.
         Err(_gone) if started => (HashMap::new(), vec![]),
@@ -328,7 +358,7 @@ async fn admit(object: &Investigation, started: bool, context: &Context) -> Resu
     let mut catalogue = Vec::new();
     if !started {
         let names: Vec<&str> = servers.keys().map(String::as_str).collect();
-        catalogue = offered(object, &servers);
+        catalogue = offered(object, &context.namespace, &servers);
         if catalogue.is_empty() {
             let why = if missing.is_empty() { NotAdmitted::NoTool(names.join(", ")) } else { NotAdmitted::ServersNotReady(missing.join("; ")) };
             return Ok(Err(why));
@@ -366,13 +396,14 @@ fn model(object: &Investigation, namespace: &str, labels: &BTreeMap<String, Stri
 type Found = (HashMap<String, Arc<ToolServer>>, Vec<String>);
 
 /// The servers that the spec selects: those that are ready, and why the others are not.
-fn tool_servers(object: &Investigation, namespace: &str, labels: &BTreeMap<String, String>, context: &Context) -> Result<Found, NotAdmitted> {
+fn tool_servers(object: &Investigation, namespace: &str, labels: &BTreeMap<String, String>, started: bool, context: &Context) -> Result<Found, NotAdmitted> {
     let allows = |s: &ToolServer| s.spec.allowed_namespaces.allows(&s.namespace().unwrap_or_default(), namespace, labels);
     let named = object.spec.tools.as_ref().map(|t| t.servers.as_slice()).unwrap_or_default();
     let mut selected: Vec<Arc<ToolServer>> = Vec::new();
     if named.is_empty() {
-        selected = context.tool_servers.state().into_iter().filter(|s| allows(s)).collect();
-        selected.sort_by_key(|s| servers::id(s));
+        // Unless named, those of the operator's namespace and of the run's own: a stranger's server gets no run that did not ask for it.
+        let near = |s: &ToolServer| s.namespace().is_some_and(|n| n == context.namespace || n == namespace);
+        selected = context.tool_servers.state().into_iter().filter(|s| near(s) && allows(s)).collect();
         if selected.is_empty() {
             return Err(NotAdmitted::NoServer(namespace.to_owned()));
         }
@@ -380,11 +411,19 @@ fn tool_servers(object: &Investigation, namespace: &str, labels: &BTreeMap<Strin
     for given in named {
         let home = if given.namespace.is_empty() { namespace } else { &given.namespace };
         let full = NamespacedName { name: given.name.clone(), namespace: home.to_owned() };
-        let found = context.tool_servers.get(&ObjectRef::new(&given.name).within(home)).ok_or_else(|| NotAdmitted::ServerNotFound(full.clone()))?;
-        if !allows(&found) {
-            return Err(NotAdmitted::ServerNotAllowed(full, namespace.to_owned()));
+        let found = context.tool_servers.get(&ObjectRef::new(&given.name).within(home));
+        let why = match &found {
+            None => Some(NotAdmitted::ServerNotFound(full)),
+            Some(server) if !allows(server) => Some(NotAdmitted::ServerNotAllowed(full, namespace.to_owned())),
+            Some(_) => None,
+        };
+        match (found, why) {
+            (Some(server), None) => selected.push(server),
+            // One that is gone takes no other away from a run that has begun.
+            (_, Some(_)) if started => {}
+            (_, Some(why)) => return Err(why),
+            (None, None) => {}
         }
-        selected.push(found);
     }
     let mut missing = Vec::new();
     let mut ready = HashMap::new();
@@ -401,14 +440,16 @@ fn tool_servers(object: &Investigation, namespace: &str, labels: &BTreeMap<Strin
 }
 
 /// The tools on offer, filtered by the spec. A name that two servers use is the first server's.
-fn offered(object: &Investigation, found: &HashMap<String, Arc<ToolServer>>) -> Vec<ToolRef> {
+fn offered(object: &Investigation, home: &str, found: &HashMap<String, Arc<ToolServer>>) -> Vec<ToolRef> {
     let selection = object.spec.tools.clone().unwrap_or_default();
     let wanted = |tool: &str| {
         (selection.allow.is_empty() || selection.allow.iter().any(|p| servers::matches(p, tool))) && !selection.deny.iter().any(|p| servers::matches(p, tool))
     };
     let mut ids: Vec<&String> = found.keys().collect();
-    ids.sort();
     let mut tools: Vec<ToolRef> = Vec::new();
+    let own = format!("{home}/");
+    // The operator's own servers first: a name that two servers use is theirs.
+    ids.sort_by_key(|id| (!id.starts_with(&own), (*id).clone()));
     for id in ids {
         let ready = |s: &&crate::api::ToolServerStatus| s.conditions.iter().any(|c| c.type_ == "Ready" && c.status == "True");
         for tool in found[id].status.iter().filter(ready).flat_map(|s| &s.tools).filter(|t| t.offered && wanted(&t.name)) {
@@ -426,6 +467,9 @@ async fn not_admitted(object: &Investigation, held: InvestigationStatus, why: &N
     let generation = object.meta().generation;
     status.observed_generation = generation;
     status.phase = if why.is_final() { Phase::Failed } else { Phase::Pending };
+    if why.is_final() && status.completion_time.is_none() {
+        status.completion_time = Some(Time(Timestamp::now()));
+    }
     condition(&mut status.conditions, "Accepted", false, why.reason(), &why.to_string(), generation);
     condition(&mut status.conditions, "Progressing", false, why.reason(), "waiting for what is missing", generation);
     if status != held {

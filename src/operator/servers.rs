@@ -38,8 +38,8 @@ pub struct Servers {
     open: Arc<Mutex<Open>>,
 }
 
-/// By server: the generation that it was opened for, and the connection.
-type Open = HashMap<String, (i64, Arc<Connection>)>;
+/// By server: the object and generation that it was opened for, and the connection.
+type Open = HashMap<String, (String, Arc<Connection>)>;
 
 #[derive(thiserror::Error, Debug)]
 pub enum ServersError {
@@ -71,7 +71,8 @@ impl Servers {
 
     /// The connection to a server, made if need be.
     pub async fn connect(&self, server: &ToolServer, token: Option<&Token>) -> Result<Arc<Connection>, McpError> {
-        let (key, generation) = (id(server), server.meta().generation.unwrap_or_default());
+        // A server that was deleted and made anew is another one, whatever its name.
+        let (key, generation) = (id(server), format!("{}/{}", server.uid().unwrap_or_default(), server.meta().generation.unwrap_or_default()));
         if let Some((_, connection)) = self.lock().get(&key).filter(|(g, c)| *g == generation && c.is_open()) {
             return Ok(Arc::clone(connection));
         }
@@ -139,6 +140,13 @@ impl Servers {
     }
 
     async fn ask(&self, server: &ToolServer, subject: &Subject<'_>) -> Result<(String, Vec<DiscoveredTool>), McpError> {
+        // A field that is not obeyed yet is refused aloud, never ignored.
+        if server.spec.auth.kind == AuthType::SecretToken {
+            return Err(McpError::Unsupported { field: "spec.auth.type: SecretToken", instead: "InvestigationToken or None" });
+        }
+        if server.spec.tls.ca_secret_ref.is_some() {
+            return Err(McpError::Unsupported { field: "spec.tls.caSecretRef", instead: "a certificate of a public authority" });
+        }
         let token = self.token(subject, format!("{}-discovery", subject.uid));
         let connection = self.connect(server, token.as_ref()).await?;
         let listed = match connection.tools(limits(&server.spec).timeout).await {

@@ -85,6 +85,7 @@ pub async fn run(settings: Settings, stop: CancellationToken) -> anyhow::Result<
     tokio::spawn(drain(model_stream));
     let context = Arc::new(Context {
         client: client.clone(),
+        namespace,
         store: Arc::new(KubernetesStore::new(client.clone())),
         servers: servers.clone(),
         investigations: investigations.clone(),
@@ -119,7 +120,7 @@ pub async fn run(settings: Settings, stop: CancellationToken) -> anyhow::Result<
                     return;
                 }
             }
-            health.set_ready();
+            health.set_filled();
             tracing::info!("ready");
         }
     };

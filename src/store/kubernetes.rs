@@ -162,6 +162,9 @@ impl OpenJournal for Open {
 
 fn encode(record: &Record) -> Result<String, StoreError> {
     let plain = serde_json::to_vec(record).map_err(|e| StoreError::Corrupt(e.to_string()))?;
+    if plain.len() as u64 > PLAIN_BYTES {
+        return Err(StoreError::TooLarge(format!("{} bytes, {PLAIN_BYTES} fit", plain.len())));
+    }
     let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
     let packed = encoder.write_all(&plain).and_then(|()| encoder.finish()).map_err(|e| StoreError::Corrupt(e.to_string()))?;
     let text = STANDARD.encode(packed);

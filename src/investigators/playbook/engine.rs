@@ -10,7 +10,7 @@ use super::{
     matcher::{Hypothesis, Meaning, Need, matches},
 };
 use crate::{
-    agent::{Journal, Move, ToolCall},
+    agent::{Journal, Move, ToolCall, is_no_answer},
     api::{Citation, ObjectRef, StopReason},
     grounding::{Claim, Draft, DraftEvent, Finding, RootClaim, occurs},
     investigators::{Case, Investigator},
@@ -210,7 +210,14 @@ impl Investigator for Playbooks {
         let facts = Facts::of(journal);
         let path = self.assess(case, &facts);
         // What was asked before is answered: asking again would change nothing.
-        let asked: Vec<(&str, &Value)> = journal.planned().map(|p| (p.tool.as_str(), &p.arguments)).collect();
+        // A call that got no answer is asked once more: the tools may have been starting.
+        let mut asked: Vec<(&str, &Value)> = journal.planned().map(|p| (p.tool.as_str(), &p.arguments)).collect();
+        for silent in journal.evidence().filter(|e| is_no_answer(e)) {
+            let key = (silent.tool.as_str(), &silent.arguments);
+            if asked.iter().filter(|a| **a == key).count() == 1 {
+                asked.retain(|a| *a != key);
+            }
+        }
         let calls: Vec<ToolCall> = path.wants.into_iter().filter(|c| !asked.contains(&(c.tool.as_str(), &c.arguments))).collect();
         if calls.is_empty() {
             return Move::Conclude { draft: Box::new(self.draft(case, &facts, None)) };

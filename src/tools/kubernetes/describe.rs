@@ -59,7 +59,6 @@ pub fn row(world_now: jiff::Timestamp, object: &Value) -> Value {
             put("selector", json!(json::labels(object, "/spec/selector")));
             put("ports", status("/spec/ports"));
         }
-        "ConfigMap" => put("keys", json!(json::map(object, "/data").map(|(k, _)| k).collect::<Vec<_>>())),
         "PersistentVolumeClaim" | "PersistentVolume" | "Namespace" => put("status", status("/status/phase")),
         "Job" => {
             put("succeeded", status("/status/succeeded"));

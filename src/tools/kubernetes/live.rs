@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use futures::{FutureExt, future::BoxFuture};
 use http::{HeaderValue, Request, header};
+use http_body_util::{BodyExt, LengthLimitError, Limited};
 use jiff::Timestamp;
 use kube::{Client, client::Body};
 use serde_json::Value;
@@ -16,6 +17,10 @@ use crate::tools::server::{Caller, Refusal};
 
 /// Objects of one list that are read. More would fill the memory for an answer that is cut anyway.
 const PAGE: usize = 500;
+/// Bytes of one answer of the API server: five hundred usual pods are a tenth of it.
+const MAX_BODY: usize = 16 * 1024 * 1024;
+/// Names without contents: what a list is asked for where only existence counts.
+const NAMES_ONLY: &str = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";
 /// Bytes of one log that are read.
 const LOG_BYTES: u64 = 256 * 1024;
 
@@ -50,18 +55,24 @@ struct Live {
 }
 
 impl Live {
-    async fn request(&self, path: &str) -> Result<Vec<u8>, Refusal> {
+    async fn request(&self, path: &str, accept: &str) -> Result<Vec<u8>, Refusal> {
         if !self.valid {
             return Err(Refusal::Forbidden { who: self.who.clone(), what: "be impersonated".to_owned() });
         }
-        let mut request = Request::get(path).header(header::ACCEPT, "application/json");
+        let mut request = Request::get(path).header(header::ACCEPT, accept);
         for (name, value) in &self.headers {
             request = request.header(*name, value.clone());
         }
         let request = request.body(Body::empty()).map_err(|e| Refusal::Internal(e.to_string()))?;
         let response = self.client.send(request).await.map_err(|e| Refusal::ClusterUnavailable(root(&e)))?;
         let status = response.status();
-        let body = response.into_body().collect_bytes().await.map_err(|e| Refusal::ClusterUnavailable(root(&e)))?;
+        let body = match Limited::new(response.into_body(), MAX_BODY).collect().await {
+            Ok(body) => body.to_bytes(),
+            Err(error) if error.downcast_ref::<LengthLimitError>().is_some() => {
+                return Err(Refusal::Internal(format!("the API server's answer is larger than {} MiB; ask for less", MAX_BODY / (1024 * 1024))));
+            }
+            Err(error) => return Err(Refusal::ClusterUnavailable(root(error.as_ref()))),
+        };
         if status.is_success() {
             return Ok(body.to_vec());
         }
@@ -77,8 +88,8 @@ impl Live {
         })
     }
 
-    async fn json(&self, path: &str) -> Result<Value, Refusal> {
-        serde_json::from_slice(&self.request(path).await?).map_err(|e| Refusal::ClusterUnavailable(format!("an unreadable answer: {e}")))
+    async fn json(&self, path: &str, accept: &str) -> Result<Value, Refusal> {
+        serde_json::from_slice(&self.request(path, accept).await?).map_err(|e| Refusal::ClusterUnavailable(format!("an unreadable answer: {e}")))
     }
 }
 
@@ -107,7 +118,9 @@ fn root(error: &dyn std::error::Error) -> String {
 impl Source for Live {
     fn list<'a>(&'a self, kind: &'static Kind, namespace: Option<&'a str>) -> BoxFuture<'a, Result<Listing, Refusal>> {
         async move {
-            let mut list = self.json(&format!("{}?limit={PAGE}", kind.path(namespace, None))).await?;
+            let mut list = self
+                .json(&format!("{}?limit={PAGE}", kind.path(namespace, None)), if kind.kind == "ConfigMap" { NAMES_ONLY } else { "application/json" })
+                .await?;
             let complete = list.pointer("/metadata/continue").and_then(Value::as_str).unwrap_or_default().is_empty();
             let items = match list.get_mut("items").map(Value::take) {
                 Some(Value::Array(items)) => items,
@@ -119,7 +132,7 @@ impl Source for Live {
     }
 
     fn get<'a>(&'a self, kind: &'static Kind, namespace: Option<&'a str>, name: &'a str) -> BoxFuture<'a, Result<Value, Refusal>> {
-        async move { Ok(without_managed_fields(self.json(&kind.path(namespace, Some(name))).await?)) }.boxed()
+        async move { Ok(without_managed_fields(self.json(&kind.path(namespace, Some(name)), "application/json").await?)) }.boxed()
     }
 
     fn logs<'a>(&'a self, query: &'a LogQuery) -> BoxFuture<'a, Result<String, Refusal>> {
@@ -128,7 +141,7 @@ impl Source for Live {
             let path = format!(
                 "/api/v1/namespaces/{namespace}/pods/{pod}/log?container={container}&previous={previous}&tailLines={tail}&limitBytes={LOG_BYTES}&timestamps=true"
             );
-            Ok(String::from_utf8_lossy(&self.request(&path).await?).into_owned())
+            Ok(String::from_utf8_lossy(&self.request(&path, "*/*").await?).into_owned())
         }
         .boxed()
     }

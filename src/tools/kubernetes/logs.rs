@@ -6,7 +6,7 @@ use super::{
     json,
     source::{LogQuery, Source},
 };
-use crate::tools::server::Refusal;
+use crate::tools::server::{Refusal, redact_text};
 
 /// Characters of one line that are kept.
 const LINE: usize = 800;
@@ -42,6 +42,8 @@ pub async fn read(source: &dyn Source, pod: &Value, container: &str, previous: b
         }
         Err(refusal) => return Err(refusal),
     };
+    // A key over several lines is one secret: it is hidden before the text becomes lines.
+    let (text, redacted) = redact_text(&text);
     let mut cut = 0;
     let mut size = 0;
     let mut lines: Vec<Value> = Vec::new();
@@ -62,6 +64,9 @@ pub async fn read(source: &dyn Source, pod: &Value, container: &str, previous: b
         "summary": format!("{} lines of {which} {container} of Pod {namespace}/{name}", lines.len()),
         "namespace": namespace, "pod": name, "container": container, "previous": query.previous, "lines": lines,
     });
+    if redacted > 0 {
+        result["redacted"] = json!(redacted);
+    }
     if !note.is_empty() {
         result["note"] = json!(note);
     }

@@ -85,7 +85,9 @@ async fn find_problems(source: Arc<dyn Source>, caller: Caller, scope: Scope) ->
     let place = target.as_ref().map_or_else(|| format!("namespace {namespace}"), |(k, n)| format!("{k} {namespace}/{n}"));
     let denied = world.denied_json();
     // Healthy only where the lists that would show a fault were read to their end.
-    let complete = ["Pod", "Deployment", "ReplicaSet", "StatefulSet", "Service", "Event"].iter().all(|k| world.saw_all(k));
+    // Which lists: every one of the namespace that a fault could stand in, and the target's own.
+    let complete = kinds::KINDS.iter().filter(|k| k.namespaced && World::reads(k)).all(|k| world.saw_all(k.kind) || !world.serves(k.kind))
+        && target.as_ref().is_none_or(|(kind, _)| world.saw_all(kind));
     let seen = if complete { "all of them listed completely" } else { "not all of them could be listed" };
     let mut result = json!({
         "summary": format!("{place}: {open} problems in {} objects, {seen}", found.objects),

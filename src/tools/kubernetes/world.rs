@@ -27,6 +27,8 @@ pub struct World {
     pub denied: Vec<(&'static Kind, Refusal)>,
     /// Kinds whose list was cut.
     pub cut: Vec<&'static str>,
+    /// Kinds that this cluster does not serve.
+    unserved: Vec<&'static str>,
 }
 
 impl World {
@@ -35,13 +37,13 @@ impl World {
         // Boxed one by one: the compiler cannot see through a closure that borrows and awaits.
         let mut reads: Vec<BoxFuture<'_, (&'static Kind, Result<Listing, Refusal>)>> = Vec::with_capacity(KINDS.len());
         for kind in KINDS {
-            if !NOT_NEEDED.contains(&kind.kind) {
+            if Self::reads(kind) {
                 reads.push(async move { (kind, source.list(kind, kind.namespaced.then_some(namespace)).await) }.boxed());
             }
         }
         let mut results: Vec<_> = stream::iter(reads).buffer_unordered(AT_ONCE).collect().await;
         results.sort_by_key(|(kind, _)| kind.kind);
-        let mut world = Self { namespace: namespace.to_owned(), now: source.now(), lists: BTreeMap::new(), denied: vec![], cut: vec![] };
+        let mut world = Self { namespace: namespace.to_owned(), now: source.now(), lists: BTreeMap::new(), denied: vec![], cut: vec![], unserved: vec![] };
         for (kind, result) in results {
             match result {
                 Ok(list) => {
@@ -52,11 +54,21 @@ impl World {
                 }
                 Err(unavailable @ Refusal::ClusterUnavailable(_)) => return Err(unavailable),
                 // A kind that this cluster does not serve has no objects.
-                Err(Refusal::NotFound { .. }) => {}
+                Err(Refusal::NotFound { .. }) => world.unserved.push(kind.kind),
                 Err(refusal) => world.denied.push((kind, refusal)),
             }
         }
         Ok(world)
+    }
+
+    /// Whether the world holds this kind.
+    pub fn reads(kind: &Kind) -> bool {
+        !NOT_NEEDED.contains(&kind.kind)
+    }
+
+    /// A kind that the cluster does not serve has no objects, and so no faults.
+    pub fn serves(&self, kind: &str) -> bool {
+        !self.unserved.contains(&kind)
     }
 
     pub fn all(&self, kind: &str) -> &[Value] {

@@ -108,7 +108,8 @@ impl Registry {
         let result = result.map(|mut value| {
             let redacted = redact_value(&mut value);
             if let (true, Value::Object(map)) = (redacted > 0, &mut value) {
-                map.insert("redacted".to_owned(), json!(redacted));
+                let before = map.get("redacted").and_then(Value::as_u64).unwrap_or(0);
+                map.insert("redacted".to_owned(), json!(before + redacted as u64));
             }
             bound(value, self.max_bytes)
         });

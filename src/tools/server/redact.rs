@@ -26,7 +26,11 @@ static RULES: LazyLock<Vec<Rule>> = LazyLock::new(|| {
         ("url-password", r"\b[a-zA-Z][a-zA-Z0-9+.-]*://[^\s:/@]*:(?P<v>[^\s@/]+)@"),
         (
             "secret",
-            r#"(?i)["']?\b[A-Za-z0-9_.-]*(?:password|passwd|pwd|secret|api[_-]?key|access[_-]?key|private[_-]?key|auth[_-]?token|token)["']?\s*(?:=|:\s)\s*["']?(?P<v>[^\s"',;&)\]}]{4,})"#,
+            r#"(?i)["']?\b[A-Za-z0-9_.-]*(?:password|passwd|pwd|secret|api[_-]?key|access[_-]?key|private[_-]?key|auth[_-]?token|token)["']?(?:\s*=\s*|:\s+|["']\s*:\s*|:)["']?(?P<v>[^\s"',;&)\]}/:][^\s"',;&)\]}]{3,})"#,
+        ),
+        (
+            "secret",
+            r"(?i)--(?:password|passwd|token|secret|api-key|access-key)\s+(?P<v>[^\s-][^\s]{3,})",
         ),
     ]
     .into_iter()

@@ -10,6 +10,9 @@ fn secrets_become_typed_placeholders() {
         ("Authorization: Bearer abcdefghijklmnop", "Authorization: Bearer [redacted:bearer]"),
         ("DB_PASSWORD=hunter22 set", "DB_PASSWORD=[redacted:secret] set"),
         ("{\"password\": \"hunter22\"}", "{\"password\": \"[redacted:secret]\"}"),
+        ("{\"level\":\"error\",\"password\":\"hunter2hunter2\"}", "{\"level\":\"error\",\"password\":\"[redacted:secret]\"}"),
+        ("api_key:hunter2abc", "api_key:[redacted:secret]"),
+        ("run --password hunter2abc --port 1", "run --password [redacted:secret] --port 1"),
         ("jwt eyJhbGciOiJFUzI1NiJ9.eyJzdWIiOiJ4In0.c2ln", "jwt [redacted:jwt]"),
         ("-----BEGIN RSA PRIVATE KEY-----\nMIIE\n-----END RSA PRIVATE KEY-----", "[redacted:pem]"),
     ] {
