@@ -142,3 +142,46 @@ async fn refuse_tool_tokens(request: Request, next: Next) -> Response {
     }
     next.run(request).await
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::{
+        identity::{ISSUER, KeyRing, Subject, install_crypto, mint},
+        operator::keys::KeyStore,
+    };
+
+    /// S1.7: a token of a run opens nothing of the operator's; without one, its endpoints answer.
+    #[tokio::test]
+    async fn s1_7_every_endpoint_refuses_a_token_for_the_tools() {
+        install_crypto();
+        let keys = Keys::default();
+        KeyStore::Memory.refresh(&keys).await.unwrap();
+        let ring: KeyRing = keys.ring();
+        let subject = Subject { namespace: "demo", name: "run", uid: "u", service_account: "inquest-reader" };
+        let token = mint(&ring, ISSUER, &subject, "j".into(), Timestamp::now()).unwrap();
+        let address = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let (health, stop) = (Health::new(), CancellationToken::new());
+        health.set_filled();
+        tokio::spawn(serve(address, health, Metrics::new().unwrap(), keys, ISSUER.into(), "http://operator".into(), stop.clone()));
+        let http = crate::http_client::builder().unwrap().build().unwrap();
+        let url = |path: &str| format!("http://{address}{path}");
+        for _ in 0..100 {
+            if http.get(url("/healthz")).send().await.is_ok() {
+                break;
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        for path in ["/healthz", "/readyz", "/metrics", "/.well-known/jwks.json", "/.well-known/openid-configuration"] {
+            assert_eq!(http.get(url(path)).send().await.unwrap().status(), 200, "{path}");
+            let shown = http.get(url(path)).bearer_auth(token.reveal()).send().await.unwrap();
+            assert_eq!(shown.status(), 403, "{path}");
+            assert!(!shown.text().await.unwrap().contains("kid"), "{path}");
+        }
+        let jwks = http.get(url("/.well-known/jwks.json")).send().await.unwrap().text().await.unwrap();
+        assert!(jwks.contains("\"x\"") && !jwks.contains("\"d\""), "public halves alone: {jwks}");
+        stop.cancel();
+    }
+}

@@ -6,4 +6,5 @@ mod chart;
 mod playbooks;
 mod purity;
 mod served_tools;
+mod tenants;
 mod whole_loop;
