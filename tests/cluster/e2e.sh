@@ -3,7 +3,7 @@
 # the node again if it was not running before.
 . "$(dirname "$0")/lib.sh"
 was_running=0
-[ -f "$run/pids/apiserver" ] && kill -0 "$(cat "$run/pids/apiserver")" 2>/dev/null && was_running=1
+if "$here/node.sh" running; then was_running=1; fi
 stop() { [ $was_running = 1 ] || [ -n "${INQUEST_E2E_CONTEXT:-}" ] || "$here/node.sh" down; }
 trap stop EXIT
 

@@ -1,16 +1,22 @@
 #!/usr/bin/env bash
-# node.sh up|down|env|load FILE...: a real one-node Kubernetes on this machine, without docker and without a registry. Its whole state
+# node.sh up|down|running|env|load FILE...: a real one-node Kubernetes on this machine, without docker and without a registry. Its whole state
 # is under the cache folder; it starts and stops only what it started itself, by recorded process id. Nothing of it leaves the machine.
 . "$(dirname "$0")/lib.sh"
 action=${1:-}
 address=10.113.0.1 pods=10.113.0.0/16 services=10.112.0.0/16 bridge=inq0
 socket=$run/containerd/containerd.sock
 
+# A process id comes round again: with the time of its start it is this process and no other.
+started() { awk '{print $22}' "/proc/$1/stat" 2>/dev/null || true; }
+alive() { # name
+  local pid at
+  [ -f "$run/pids/$1" ] && read -r pid at <"$run/pids/$1" && [ -n "$at" ] && [ "$(started "$pid")" = "$at" ]
+}
 start() { # name, command...
   local name=$1; shift
-  if [ -f "$run/pids/$name" ] && kill -0 "$(cat "$run/pids/$name")" 2>/dev/null; then return; fi
+  alive "$name" && return
   setsid nohup "$@" >"$run/log/$name.log" 2>&1 </dev/null &
-  echo $! >"$run/pids/$name"
+  printf '%s %s\n' $! "$(started $!)" >"$run/pids/$name"
 }
 until_ok() { # seconds, command...
   local end=$((SECONDS + $1)); shift
@@ -132,11 +138,12 @@ YAML
 
 down() {
   stop() { # name: ask, wait for ten seconds, then kill
-    [ -f "$run/pids/$1" ] || return 0
-    local pid; pid=$(cat "$run/pids/$1")
-    kill "$pid" 2>/dev/null || true
-    for _ in $(seq 50); do kill -0 "$pid" 2>/dev/null || break; sleep 0.2; done
-    kill -9 "$pid" 2>/dev/null || true
+    if alive "$1"; then
+      local pid; read -r pid _ <"$run/pids/$1"
+      kill "$pid" 2>/dev/null || true
+      for _ in $(seq 50); do alive "$1" || break; sleep 0.2; done
+      if alive "$1"; then kill -9 "$pid"; fi
+    fi
     rm -f "$run/pids/$1"
   }
   stop kubelet; stop kube-proxy; stop kube-router
@@ -162,6 +169,7 @@ case $action in
   up) "$here/build.sh"; up ;;
   down) timed "node down" down ;;
   load) shift; load "$@" ;;
+  running) alive apiserver ;;
   env) echo "$run/pki/admin.conf" ;;
-  *) say "usage: node.sh up|down|env|load FILE..."; exit 2 ;;
+  *) say "usage: node.sh up|down|running|env|load FILE..."; exit 2 ;;
 esac
