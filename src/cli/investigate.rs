@@ -15,15 +15,20 @@ use crate::{
     runner::{Parts, Stepped, postmortem, step},
     store::{JournalStore, MemoryStore, RunId},
     tools::{
-        kubernetes::{Impersonating, Readers, Snapshot, tools},
-        server::Caller,
+        kubernetes::{
+            Impersonating, Readers, Snapshot,
+            kinds::{self, Kind},
+            tools,
+        },
+        server::{Caller, object_name},
     },
 };
 
 #[derive(clap::Args, Debug)]
 pub struct Args {
     /// What to look at, as kind/name: deployment/payments-api. None: the whole namespace.
-    target: Option<String>,
+    #[arg(value_parser = parse_target)]
+    target: Option<Target>,
     /// The namespace.
     #[arg(short, long, env = "INQUEST_NAMESPACE", default_value = "default")]
     namespace: String,
@@ -47,7 +52,8 @@ pub struct Args {
 #[expect(clippy::print_stdout, reason = "the postmortem is this command's output")]
 pub async fn run(args: Args) -> anyhow::Result<ExitCode> {
     let Args { target, namespace, question, snapshot, max_tool_calls, max_duration, json } = args;
-    let target = target.as_deref().map(|t| parse_target(t, &namespace)).transpose()?;
+    let target =
+        target.map(|Target { kind, name }| ObjectRef { api_version: kind.api_version(), kind: kind.kind.to_owned(), namespace: namespace.clone(), name });
     let readers: Arc<dyn Readers> = match &snapshot {
         Some(path) => {
             let text = std::fs::read(path).with_context(|| format!("{} cannot be read", path.display()))?;
@@ -90,8 +96,15 @@ pub async fn run(args: Args) -> anyhow::Result<ExitCode> {
     })
 }
 
-fn parse_target(text: &str, namespace: &str) -> anyhow::Result<ObjectRef> {
-    let Some((kind, name)) = text.split_once('/') else { bail!("{text:?} is no target: write kind/name, as in deployment/payments-api") };
-    let Some(kind) = crate::tools::kubernetes::kinds::find(kind) else { bail!("{kind:?} is not a kind that can be looked at") };
-    Ok(ObjectRef { api_version: kind.api_version(), kind: kind.kind.to_owned(), namespace: namespace.to_owned(), name: name.to_owned() })
+/// `kind/name`.
+#[derive(Clone, Debug)]
+struct Target {
+    kind: &'static Kind,
+    name: String,
+}
+
+fn parse_target(text: &str) -> Result<Target, String> {
+    let (kind, name) = text.split_once('/').ok_or("write kind/name, as in deployment/payments-api")?;
+    let kind = kinds::find(kind).ok_or_else(|| format!("{kind:?} is not a kind that can be looked at"))?;
+    Ok(Target { kind, name: object_name("name", name).map_err(|e| e.to_string())? })
 }
