@@ -5,7 +5,7 @@
 . "$root/.work/env"
 say "a broken shop in namespace demo"
 kubectl apply -f "$root/k3d/manifests" >/dev/null
-until kubectl -n demo get pods -l app=payments-api -o jsonpath='{.items[*].status.containerStatuses[*].lastState.terminated.exitCode}' | grep -q 1; do sleep 1; done
+until kubectl -n demo get pods -l app=payments-api -o jsonpath='{.items[*].status.containerStatuses[*].state.waiting.reason}' | grep -q CrashLoopBackOff; do sleep 0.5; done
 kubectl -n demo delete investigation payments-api-down --ignore-not-found >/dev/null
 say "the question"
 kubectl apply -f "$root/k3d/investigation.yaml"
