@@ -69,5 +69,5 @@ pub trait OpenJournal: Send + Sync {
     fn append(&mut self, at: Timestamp, entry: Entry) -> BoxFuture<'_, Result<(), StoreError>>;
 }
 
-#[cfg(test)]
-mod conformance;
+#[cfg(any(test, feature = "e2e"))]
+pub mod conformance;

@@ -112,6 +112,21 @@ fn a_killed_operator_is_no_reason_to_begin_again() {
     panic!("no run was caught in the middle in eight tries");
 }
 
+/// The kubernetes store does what every store must, against the real API server.
+#[test]
+fn the_kubernetes_store_conforms() {
+    // It waits for a person, so the operator does not touch its journal; it is real, so that the journal is not collected.
+    investigate("sc-healthy", "conformance", "{question: q, approval: {policy: BeforeStart}}");
+    let object = investigation("sc-healthy", "conformance");
+    let id = RunId { namespace: "sc-healthy".into(), name: "conformance".into(), uid: object["metadata"]["uid"].as_str().unwrap().into() };
+    tokio::runtime::Runtime::new().unwrap().block_on(async {
+        inquest::identity::install_crypto();
+        let store = KubernetesStore::new(kube::Client::try_default().await.unwrap());
+        inquest::store::conformance::suite(&store, &id).await;
+    });
+    kubectl(&["-n", "sc-healthy", "delete", "investigation", "conformance"]);
+}
+
 /// Suspension and deletion take effect within a second, in the middle of a step too: the tools are stopped, so that a call hangs.
 #[test]
 fn a_step_in_flight_is_dropped_within_a_second() {

@@ -28,10 +28,8 @@ async fn s1_9_no_answer_crosses_between_two_tenants() {
         Ok(json!({"tenant": caller.tenant, "account": caller.service_account}))
     });
     let panics = ToolSpec::new("panics", "Has a defect.", |_: inquest::tools::server::Caller, _: Nothing| async move {
-        if true {
-            panic!("a defect");
-        }
-        Ok(Value::Null)
+        let nothing: Option<Value> = None;
+        Ok(nothing.expect("a defect"))
     });
     let registry = Registry::new("test", vec![whoami, panics], Duration::from_secs(5), 10_000);
     let address = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
