@@ -17,6 +17,11 @@ use tokio_util::sync::CancellationToken;
 #[derive(Deserialize, JsonSchema)]
 struct Nothing {}
 
+#[derive(Deserialize, JsonSchema)]
+struct At {
+    index: usize,
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn s1_9_no_answer_crosses_between_two_tenants() {
     install_crypto();
@@ -27,9 +32,9 @@ async fn s1_9_no_answer_crosses_between_two_tenants() {
         tokio::task::yield_now().await;
         Ok(json!({"tenant": caller.tenant, "account": caller.service_account}))
     });
-    let panics = ToolSpec::new("panics", "Has a defect.", |_: inquest::tools::server::Caller, _: Nothing| async move {
-        let nothing: Option<Value> = None;
-        Ok(nothing.expect("a defect"))
+    let panics = ToolSpec::new("panics", "Has a defect.", |_: inquest::tools::server::Caller, at: At| async move {
+        let empty: Vec<Value> = vec![];
+        Ok(empty[at.index].clone())
     });
     let registry = Registry::new("test", vec![whoami, panics], Duration::from_secs(5), 10_000);
     let address = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
@@ -66,7 +71,7 @@ async fn s1_9_no_answer_crosses_between_two_tenants() {
     // Without a token of its own a run gets nothing: never the one that the connection was opened with.
     assert_eq!(connection.call("whoami", &json!({}), None, limits).await.code.as_deref(), Some("unauthenticated"));
     // A defect of a tool is a result, and the server goes on.
-    assert_eq!(connection.call("panics", &json!({}), Some(&token("red")), limits).await.code.as_deref(), Some("internal"));
+    assert_eq!(connection.call("panics", &json!({"index": 7}), Some(&token("red")), limits).await.code.as_deref(), Some("internal"));
     assert_eq!(connection.call("whoami", &json!({}), Some(&token("red")), limits).await.code, None);
     stop.cancel();
 }
