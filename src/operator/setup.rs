@@ -125,9 +125,9 @@ pub async fn run(settings: Settings, stop: CancellationToken) -> anyhow::Result<
         }
     };
     tokio::spawn(ready);
-    tokio::spawn(beat(health, stop.clone()));
-
-    let work = async { futures::join!(runs, discovery) };
+    // In one task with the controllers: a loop that hangs takes its heartbeat with it.
+    let heart = beat(health, stop.clone());
+    let work = async { futures::join!(runs, discovery, heart) };
     tokio::pin!(work);
     tokio::select! {
         _ = &mut work => {}
