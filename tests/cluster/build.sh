@@ -18,6 +18,11 @@ packages() {
   apt-get install -y -qq --no-install-recommends "${wanted[@]}" >/dev/null
 }
 
+# Runs a command in a folder; what it prints is shown only when it fails.
+quietly() { # folder, command...
+  local folder=$1; shift
+  (cd "$folder" && "$@" >get.log 2>&1) || { cat "$folder/get.log" >&2; exit 1; }
+}
 # A module of its own for each project, so that their dependencies do not meet.
 module() { # folder, go version
   mkdir -p "$modules/$1"
@@ -34,7 +39,7 @@ build() { # folder, output, version, package, ldflags
 get() { # folder, output, version, package, go version
   [ -x "$bin/$2-$3" ] && { ln -sf "$2-$3" "$bin/$2"; return; }
   module "$1" "$5"
-  (cd "$modules/$1" && go get -tool "$4@v$3" 2>/dev/null)
+  quietly "$modules/$1" go get -tool "$4@v$3"
   build "$1" "$2" "$3" "$4"
 }
 
@@ -56,7 +61,7 @@ kubernetes() {
       printf ')\n'
     } >"$modules/kubernetes/go.mod.part"
     mv "$modules/kubernetes/go.mod.part" "$modules/kubernetes/go.mod"
-    (cd "$modules/kubernetes" && go mod tidy 2>/dev/null)
+    quietly "$modules/kubernetes" go mod tidy
   fi
   for command in kube-apiserver kube-controller-manager kube-scheduler kubelet kube-proxy; do
     timed "$command" build kubernetes $command $kubernetes k8s.io/kubernetes/cmd/$command \
