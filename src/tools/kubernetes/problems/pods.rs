@@ -140,7 +140,7 @@ fn may_end_again(world: &World, status: &Value) -> bool {
     }
     let before = last("startedAt").map_or(SignedDuration::ZERO, |from| finished.duration_since(from));
     let now = world.now.duration_since(running);
-    json::int(status, "/restartCount").unwrap_or(0) >= 3 || now < before * 2 + SETTLE
+    json::int(status, "/restartCount").unwrap_or(0) >= 3 || now < before * 2
 }
 
 /// Whether one of its containers may.
