@@ -163,7 +163,7 @@ async fn broken(object: &Investigation, error: &StoreError, context: &Context) -
     context.events.publish(object, true, error.reason(), "Journal", error.to_string());
     context.metrics.errors.with_label_values(&[error.reason()]).inc();
     status::write(&context.client, object, &status).await?;
-    Ok(Action::requeue(object.spec.ttl_after_finished.or(Duration::from_secs(604_800))))
+    Ok(Action::requeue(ttl(object)))
 }
 
 /// How often a failed reconcile is tried again: a lost race at once, an API server out of reach after a while.
@@ -202,8 +202,8 @@ async fn one(object: &Arc<Investigation>, context: &Context) -> Result<Action, E
     let outcome = tokio::select! {
         outcome = step(open.as_mut(), &parts, &Timestamp::now) => Some(outcome?),
         () = interrupted(object, context) => None,
-        // The deadline cuts a step short; the next pass sees it, and answers.
-        () = tokio::time::sleep(left), if open_for(left) => None,
+        // The deadline cuts a step short; the next pass sees it, and answers. A run whose time is over only concludes, uncut.
+        () = tokio::time::sleep(left), if !left.is_zero() => None,
     };
     let Some(stepped) = outcome else {
         // Dropped in the middle: what was reserved stays reserved, and what was not settled is asked again.
@@ -227,13 +227,13 @@ async fn one(object: &Arc<Investigation>, context: &Context) -> Result<Action, E
     Ok(match stepped {
         Stepped::Again => Action::requeue(Duration::ZERO),
         Stepped::Waiting => Action::await_change(),
-        Stepped::Finished => Action::requeue(object.spec.ttl_after_finished.or(Duration::from_secs(604_800))),
+        Stepped::Finished => Action::requeue(ttl(object)),
     })
 }
 
-/// A run whose time is over only concludes, and is not cut short in that.
-fn open_for(left: Duration) -> bool {
-    !left.is_zero()
+/// How long a finished Investigation is kept. The fallback is for a spec that the CRD's pattern never saw: its default.
+fn ttl(object: &Investigation) -> Duration {
+    object.spec.ttl_after_finished.or(Duration::from_secs(7 * 24 * 3600))
 }
 
 /// Returns when the Investigation was deleted or suspended, as the watch's cache has it.
@@ -253,7 +253,7 @@ async fn interrupted(object: &Arc<Investigation>, context: &Context) {
 
 /// Deletes a finished Investigation whose time is over.
 async fn expire(object: &Investigation, held: &InvestigationStatus, context: &Context) -> Result<Action, Error> {
-    let ttl = object.spec.ttl_after_finished.or(Duration::from_secs(604_800));
+    let ttl = ttl(object);
     let Some(Time(done)) = held.completion_time else { return Ok(Action::await_change()) };
     let age = Duration::try_from(Timestamp::now().duration_since(done)).unwrap_or_default();
     if age < ttl {
@@ -292,7 +292,7 @@ async fn approval_before(object: &Investigation, held: &InvestigationStatus, con
         status::write(&context.client, object, &status).await?;
         context.events.publish(object, false, &format!("{wanted:?}"), "Approve", message);
     }
-    Ok(Some(if wanted == Phase::Rejected { Action::requeue(object.spec.ttl_after_finished.or(Duration::from_secs(604_800))) } else { Action::await_change() }))
+    Ok(Some(if wanted == Phase::Rejected { Action::requeue(ttl(object)) } else { Action::await_change() }))
 }
 
 /// The postmortem with the investigator's name in it, or kept back until a person agrees.
