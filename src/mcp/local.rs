@@ -2,6 +2,7 @@
 
 use futures::{FutureExt, future::BoxFuture};
 use jiff::Timestamp;
+use tokio_util::sync::CancellationToken;
 
 use crate::{
     agent::{PlannedCall, Received, ToolRef},
@@ -25,7 +26,7 @@ impl LocalTools {
 impl ToolCaller for LocalTools {
     fn call<'a>(&'a self, call: &'a PlannedCall, _server: &'a str) -> BoxFuture<'a, Received> {
         async move {
-            let result = self.registry.call(self.caller.clone(), &call.tool, call.arguments.clone()).await;
+            let result = self.registry.call(self.caller.clone(), &call.tool, call.arguments.clone(), &CancellationToken::new()).await;
             let at = Timestamp::now();
             match result {
                 Ok(value) => Received { at, text: value.to_string(), truncated: false, code: None },

@@ -35,7 +35,7 @@ fn journal(object: &Value) -> Journal {
 fn executed(name: &str) -> usize {
     let logs = kubectl(&["-n", "inquest-system", "logs", "-l", "app.kubernetes.io/component=kubernetes-tools", "--tail=-1"]);
     let subject = format!("agent:{NAMESPACE}/{name}\"");
-    logs.lines().filter(|l| l.contains("\"tool call\"") && l.contains(&subject)).count()
+    logs.lines().filter(|l| l.contains("\"latency_ms\"") && l.contains(&subject)).count()
 }
 
 /// Sends a signal to the processes of a container, from outside. Only on the local node: there its processes are this machine's.

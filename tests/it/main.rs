@@ -6,5 +6,6 @@ mod chart;
 mod playbooks;
 mod purity;
 mod served_tools;
+mod stdio;
 mod tenants;
 mod whole_loop;

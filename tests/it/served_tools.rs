@@ -7,7 +7,7 @@ use inquest::{
     mcp::{CallLimits, Connection, Endpoint},
     tools::{
         kubernetes::{Snapshot, tools},
-        server::{ServerOptions, serve},
+        server::{Audit, AuditTarget, ServerOptions, serve},
     },
 };
 use jiff::Timestamp;
@@ -43,6 +43,10 @@ fn snapshot() -> Snapshot {
 }
 
 async fn served() -> Served {
+    served_with(Audit::off()).await
+}
+
+async fn served_with(audit: Audit) -> Served {
     install_crypto();
     let mut ring = KeyRing::default();
     ring.rotate(Timestamp::now()).unwrap();
@@ -50,7 +54,7 @@ async fn served() -> Served {
     let address = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let stop = CancellationToken::new();
     let options = ServerOptions { address, allowed_hosts: vec!["127.0.0.1".into()] };
-    tokio::spawn(serve(tools(Arc::new(Arc::new(snapshot()))), verifier, options, stop.clone()));
+    tokio::spawn(serve(tools(Arc::new(Arc::new(snapshot()))).audited(audit), verifier, options, stop.clone()));
     let health = format!("http://{address}/health");
     let http = inquest::http_client::builder().unwrap().build().unwrap();
     for _ in 0..100 {
@@ -173,4 +177,34 @@ async fn s3_5_values_that_look_secret_are_redacted_everywhere() {
         assert!(said["redacted"].as_u64().unwrap() >= 1);
     }
     served.stop.cancel();
+}
+
+#[tokio::test]
+async fn s4_5_the_served_endpoint_leaves_a_line_for_what_it_did_and_for_what_it_refused() {
+    let folder = std::env::temp_dir().join(format!("inquest-served-audit-{}", std::process::id()));
+    let served = served_with(Audit::open(&AuditTarget::Folder(folder.clone()), 1).unwrap()).await;
+    served.call("kubectl_get", json!({"kind": "Pod"})).await;
+    served.call("kubectl_get", json!({"kind": "Secret"})).await;
+    served.call("kubectl_delete", json!({"kind": "Pod"})).await;
+    let http = inquest::http_client::builder().unwrap().build().unwrap();
+    let forged = served.token().reveal().to_owned() + "x";
+    assert_eq!(http.post(&served.url).header("authorization", format!("Bearer {forged}")).send().await.unwrap().status(), 401);
+    served.stop.cancel();
+    let file = std::fs::read_dir(&folder).unwrap().next().unwrap().unwrap().path();
+    let text = std::fs::read_to_string(file).unwrap();
+    std::fs::remove_dir_all(&folder).unwrap();
+    let lines: Vec<Value> = text.lines().map(|l| serde_json::from_str(l).unwrap()).collect();
+    let said: Vec<_> = lines.iter().map(|l| [l["tool"].as_str(), l["user"].as_str(), l["status"].as_str(), l["guardrail_code"].as_str()]).collect();
+    let run = Some("agent:demo/run");
+    assert_eq!(
+        said,
+        [
+            [Some("kubectl_get"), run, Some("success"), None],
+            [Some("kubectl_get"), run, Some("rejected"), Some("secret_denied")],
+            [Some("kubectl_delete"), run, Some("rejected"), Some("unknown_tool")],
+            [None, None, Some("rejected"), Some("unauthenticated")],
+        ]
+    );
+    assert_eq!(lines[0]["row_count"], 1);
+    assert!(!text.contains(&forged) && !text.contains("Bearer"), "{text}");
 }

@@ -11,7 +11,11 @@ use axum::{
 use http::{StatusCode, header};
 use serde_json::json;
 
+use super::Registry;
 use crate::identity::{Claims, Refused, Verifier};
+
+/// The code of a request that proved no identity.
+pub(super) const UNAUTHENTICATED: &str = "unauthenticated";
 
 /// Who calls, as the token proved it. It reaches a tool through the request, never through a global.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,7 +33,7 @@ impl From<Claims> for Caller {
 }
 
 /// Refuses a request without a valid token.
-pub async fn authenticate(State(verifier): State<Arc<Verifier>>, mut request: Request, next: Next) -> Response {
+pub async fn authenticate(State((verifier, registry)): State<(Arc<Verifier>, Registry)>, mut request: Request, next: Next) -> Response {
     let token = request
         .headers()
         .get(header::AUTHORIZATION)
@@ -47,9 +51,9 @@ pub async fn authenticate(State(verifier): State<Arc<Verifier>>, mut request: Re
             next.run(request).await
         }
         Err(refused) => {
-            tracing::info!(reason = %refused, "a call was refused");
+            registry.refused_at_the_door(&refused);
             let status = StatusCode::from_u16(refused.status()).unwrap_or(StatusCode::UNAUTHORIZED);
-            let body = Json(json!({"error": refused.to_string(), "guardrail_code": "unauthenticated"}));
+            let body = Json(json!({"error": refused.to_string(), "guardrail_code": UNAUTHENTICATED}));
             (status, [(header::WWW_AUTHENTICATE, "Bearer")], body).into_response()
         }
     }

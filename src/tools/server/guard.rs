@@ -12,6 +12,8 @@ pub enum Refusal {
     InvalidArgument { field: &'static str, problem: String },
     #[error("{what} is not known here; known are: {known}")]
     UnknownKind { what: String, known: String },
+    #[error("there is no tool {0:?}")]
+    UnknownTool(String),
     #[error("the API server does not let {who} {what}")]
     Forbidden { who: String, what: String },
     #[error("{what} was not found")]
@@ -33,12 +35,22 @@ impl Refusal {
         match self {
             Self::InvalidArgument { .. } => "invalid_argument",
             Self::UnknownKind { .. } => "unknown_kind",
+            Self::UnknownTool(_) => "unknown_tool",
             Self::Forbidden { .. } => "forbidden",
             Self::NotFound { .. } => "not_found",
             Self::SecretDenied(_) => "secret_denied",
             Self::ClusterUnavailable(_) => "cluster_unavailable",
             Self::Timeout(_) => "timeout",
             Self::Internal(_) => "internal",
+        }
+    }
+
+    /// The call was turned away before anything behind the tool was asked; otherwise what stands behind it failed or said no.
+    #[must_use]
+    pub fn is_guard(&self) -> bool {
+        match self {
+            Self::InvalidArgument { .. } | Self::UnknownKind { .. } | Self::UnknownTool(_) | Self::Forbidden { .. } | Self::SecretDenied(_) => true,
+            Self::NotFound { .. } | Self::ClusterUnavailable(_) | Self::Timeout(_) | Self::Internal(_) => false,
         }
     }
 

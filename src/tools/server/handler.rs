@@ -19,8 +19,10 @@ use rmcp::{
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
 
-use super::{Caller, Refusal, redact_value};
+use super::{Audit, Caller, Refusal, audit, redact_value};
+use crate::identity::Refused;
 
 type Run = Arc<dyn Fn(Caller, Value) -> BoxFuture<'static, Result<Value, Refusal>> + Send + Sync>;
 
@@ -71,6 +73,7 @@ pub struct Registry {
     tools: Arc<BTreeMap<String, ToolSpec>>,
     deadline: Duration,
     max_bytes: usize,
+    audit: Arc<Audit>,
     /// For stdio, where there is no token: the one who started the process.
     local: Option<Caller>,
 }
@@ -79,7 +82,14 @@ impl Registry {
     #[must_use]
     pub fn new(name: &'static str, tools: Vec<ToolSpec>, deadline: Duration, max_bytes: usize) -> Self {
         let tools = tools.into_iter().map(|t| (t.tool.name.to_string(), t)).collect();
-        Self { name, tools: Arc::new(tools), deadline, max_bytes, local: None }
+        Self { name, tools: Arc::new(tools), deadline, max_bytes, audit: Arc::new(Audit::off()), local: None }
+    }
+
+    /// Where each call leaves its line. Without it nothing is kept.
+    #[must_use]
+    pub fn audited(mut self, audit: impl Into<Arc<Audit>>) -> Self {
+        self.audit = audit.into();
+        self
     }
 
     #[must_use]
@@ -92,30 +102,38 @@ impl Registry {
         self.tools.keys().map(String::as_str)
     }
 
-    /// Runs a tool as the served endpoint does.
-    pub async fn call(&self, caller: Caller, name: &str, arguments: Value) -> Result<Value, Refusal> {
-        let Some(spec) = self.tools.get(name) else {
-            return Err(Refusal::NotFound { what: format!("the tool {name:?}") });
-        };
+    /// Runs a tool as the served endpoint does. Whatever comes of it, cancelled too, leaves its line in the audit log.
+    pub async fn call(&self, caller: Caller, name: &str, arguments: Value, cancelled: &CancellationToken) -> Result<Value, Refusal> {
         let started = Instant::now();
-        let (tenant, subject) = (caller.tenant.clone(), caller.subject.clone());
+        let call = audit::Call::new(self.name, name, &caller, &arguments);
+        let result = tokio::select! {
+            result = self.execute(caller, name, arguments) => result,
+            () = cancelled.cancelled() => Err(Refusal::Internal("cancelled by the caller".to_owned())),
+        };
+        self.audit.call(call, started.elapsed(), &result);
+        result
+    }
+
+    pub(super) fn refused_at_the_door(&self, why: &Refused) {
+        self.audit.unauthenticated(self.name, why.to_string());
+    }
+
+    async fn execute(&self, caller: Caller, name: &str, arguments: Value) -> Result<Value, Refusal> {
+        let Some(spec) = self.tools.get(name) else { return Err(Refusal::UnknownTool(name.chars().take(64).collect())) };
         let work = AssertUnwindSafe((spec.run)(caller, arguments)).catch_unwind();
-        let result = match tokio::time::timeout(self.deadline, work).await {
+        match tokio::time::timeout(self.deadline, work).await {
             Ok(Ok(result)) => result,
             Ok(Err(_panic)) => Err(Refusal::Internal("a defect stopped it; the server's log has more".to_owned())),
             Err(_late) => Err(Refusal::Timeout(self.deadline.as_secs())),
-        };
-        let result = result.map(|mut value| {
+        }
+        .map(|mut value| {
             let redacted = redact_value(&mut value);
             if let (true, Value::Object(map)) = (redacted > 0, &mut value) {
                 let before = map.get("redacted").and_then(Value::as_u64).unwrap_or(0);
                 map.insert("redacted".to_owned(), json!(before + redacted as u64));
             }
             bound(value, self.max_bytes)
-        });
-        let code = result.as_ref().err().map(Refusal::code);
-        tracing::info!(tool = name, %tenant, %subject, code, latency_ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX), "tool call");
-        result
+        })
     }
 }
 
@@ -166,9 +184,6 @@ impl ServerHandler for Registry {
     }
 
     async fn call_tool(&self, request: CallToolRequestParams, context: RequestContext<RoleServer>) -> Result<CallToolResponse, ErrorData> {
-        if !self.tools.contains_key(request.name.as_ref()) {
-            return Err(ErrorData::invalid_params(format!("tool not found: {}", request.name), None));
-        }
         let caller = context
             .extensions
             .get::<::http::request::Parts>()
@@ -177,11 +192,9 @@ impl ServerHandler for Registry {
             .cloned()
             .ok_or_else(|| ErrorData::invalid_request("no verified caller", None))?;
         let arguments = Value::Object(request.arguments.unwrap_or_default());
-        let result = tokio::select! {
-            result = self.call(caller, &request.name, arguments) => result,
-            () = context.ct.cancelled() => Err(Refusal::Internal("cancelled by the caller".to_owned())),
-        };
-        Ok(match result {
+        Ok(match self.call(caller, &request.name, arguments, &context.ct).await {
+            // What MCP asks for: a tool that is not there is the caller's fault in the protocol, and no result.
+            Err(refusal @ Refusal::UnknownTool(_)) => return Err(ErrorData::invalid_params(refusal.to_string(), None)),
             Ok(value) => CallToolResult::structured(value),
             Err(refusal) => CallToolResult::structured_error(refusal.json()),
         }

@@ -41,10 +41,11 @@ pub async fn serve(registry: Registry, verifier: Arc<Verifier>, options: ServerO
         .with_sse_keep_alive(None)
         .with_cancellation_token(hard.clone());
     let config = if options.allowed_hosts.is_empty() { config.disable_allowed_hosts() } else { config.with_allowed_hosts(options.allowed_hosts) };
+    let door = (verifier, registry.clone());
     let service = StreamableHttpService::new(move || Ok(registry.clone()), Arc::new(NeverSessionManager::default()), config);
     let app = Router::new()
         .nest_service("/mcp", service)
-        .layer(middleware::from_fn_with_state(verifier, authenticate))
+        .layer(middleware::from_fn_with_state(door, authenticate))
         .route("/health", get(|| async { (StatusCode::OK, "ok\n") }));
     tracing::info!(%address, "serving MCP at /mcp");
     let accept = stop.clone();
