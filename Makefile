@@ -1,6 +1,6 @@
 # The two commands of the README, and their parts. Each part can be run alone.
 SHELL := bash
-.PHONY: demo test check unit e2e crds image node-up node-down clean bench
+.PHONY: demo test fuzz check unit e2e crds image node-up node-down clean bench
 
 demo: ## a cluster, Inquest in it, and a broken shop explained
 	@k3d/demo.sh
@@ -14,6 +14,9 @@ check: ## format, lints, docs
 
 unit: ## all tests that need no cluster
 	cargo test --quiet --locked
+
+fuzz: ## every property test for a minute
+	INQUEST_FUZZ_SECONDS=60 cargo test --quiet --locked --lib fuzz_ -- --nocapture
 
 e2e: ## the tests on a real node: starts it, installs the chart, and stops it again if it was not running before
 	@tests/cluster/e2e.sh

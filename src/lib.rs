@@ -3,6 +3,8 @@
 pub mod agent;
 pub mod api;
 pub mod cli;
+#[cfg(test)]
+mod fuzz;
 pub mod grounding;
 pub mod http_client;
 pub mod identity;
@@ -13,4 +15,5 @@ pub mod report;
 pub mod runner;
 pub mod store;
 pub mod telemetry;
+mod text;
 pub mod tools;

@@ -72,7 +72,7 @@ pub async fn run(args: Args) -> anyhow::Result<ExitCode> {
         _ => question,
     };
     let case = Case { namespace: namespace.clone(), question, target, window_minutes: 60 };
-    let caller = Caller { tenant: namespace.clone(), service_account: String::new(), subject: "cli".to_owned(), uid: String::new() };
+    let caller = Caller { tenant: namespace.clone(), service_account: String::new(), subject: "cli".to_owned(), uid: String::new(), role: None };
     let tools = LocalTools { registry: tools(readers), caller };
     let investigator = Playbooks::with_own(&[])?;
     let catalogue = tools.catalogue();

@@ -39,6 +39,10 @@ enum Command {
     Crds(crds::Args),
     /// Investigate once, from this machine.
     Investigate(investigate::Args),
+    /// Become a command of the workspace server's `run_shell`, shut in. Started by that server alone.
+    #[cfg(target_os = "linux")]
+    #[command(hide = true)]
+    Confine { orders: String },
 }
 
 /// Exit codes: 0 concluded, 1 error, 2 usage, 3 inconclusive, 4 capped.
@@ -46,6 +50,11 @@ enum Command {
 pub fn main() -> ExitCode {
     crate::identity::install_crypto();
     let Cli { command, log_format, log } = Cli::parse();
+    // Before any thread is started: the kernel shuts in the thread that asks for it.
+    #[cfg(target_os = "linux")]
+    if let Command::Confine { orders } = &command {
+        return confine(orders);
+    }
     crate::telemetry::init_logs(matches!(log_format, LogFormat::Json), &log);
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,
@@ -57,6 +66,8 @@ pub fn main() -> ExitCode {
             Command::Tools(args) => tools::run(args).await,
             Command::Crds(args) => crds::run(&args),
             Command::Investigate(args) => investigate::run(args).await,
+            #[cfg(target_os = "linux")]
+            Command::Confine { orders } => Ok(confine(&orders)),
         }
     });
     // Work that ignores its cancellation must not keep the process.
@@ -65,6 +76,14 @@ pub fn main() -> ExitCode {
         Ok(code) => code,
         Err(error) => fail(&error),
     }
+}
+
+#[cfg(target_os = "linux")]
+#[expect(clippy::print_stderr, reason = "the server that started it reads the reason there")]
+fn confine(orders: &str) -> ExitCode {
+    use crate::tools::workspace::shell;
+    eprintln!("{}", shell::confine(orders).json());
+    ExitCode::from(shell::REFUSED)
 }
 
 #[expect(clippy::print_stderr, reason = "the one line that says why the process ends, whatever the log filter is")]

@@ -48,6 +48,7 @@ async fn s1_6_every_other_token_is_refused() {
         tenant_id: "demo".into(),
         uid: "u".into(),
         service_account: "inquest-reader".into(),
+        role: None,
         scope: SCOPE_TOOLS.into(),
     };
     let sign = |claims: &Claims| {

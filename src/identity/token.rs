@@ -34,6 +34,9 @@ pub struct Claims {
     pub service_account: String,
     /// Space-separated.
     pub scope: String,
+    /// For servers that know roles.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub role: Option<String>,
 }
 
 #[derive(thiserror::Error, Debug)]
@@ -95,6 +98,8 @@ pub fn mint(keys: &KeyRing, issuer: &str, subject: &Subject<'_>, jti: String, no
         uid: subject.uid.to_owned(),
         service_account: subject.service_account.to_owned(),
         scope: SCOPE_TOOLS.to_owned(),
+        // An investigation reads figures and their schemas; it owns nothing.
+        role: Some("analyst".to_owned()),
     };
     Ok(Token(encode(&header, &claims, &key.encoding())?))
 }

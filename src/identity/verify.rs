@@ -44,6 +44,16 @@ pub enum Refused {
 }
 
 impl Refused {
+    /// The bounded word of it: in the answer, the audit log and the metrics.
+    #[must_use]
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::Scope(_) => "scope_denied",
+            Self::KeysUnavailable => "issuer_unavailable",
+            Self::Missing | Self::Invalid | Self::Expired | Self::Audience => "unauthenticated",
+        }
+    }
+
     /// A missing right is 403, everything else 401; an issuer out of reach is neither the caller's fault nor ours.
     #[must_use]
     pub fn status(&self) -> u16 {

@@ -194,11 +194,7 @@ fn received(result: &CallToolResult, max: usize) -> Received {
     };
     let truncated = text.len() > max;
     if truncated {
-        let mut end = max;
-        while !text.is_char_boundary(end) {
-            end -= 1;
-        }
-        text.truncate(end);
+        text.truncate(crate::text::head(&text, max).len());
         text.push_str("…[cut]");
     }
     let code = (result.is_error == Some(true)).then(|| {

@@ -53,13 +53,19 @@ impl Metrics {
     /// In Prometheus' text format.
     #[must_use]
     pub fn text(&self) -> String {
-        let mut buffer = Vec::new();
-        match TextEncoder::new().encode(&self.registry.gather(), &mut buffer) {
-            Ok(()) => String::from_utf8_lossy(&buffer).into_owned(),
-            Err(error) => {
-                tracing::warn!(%error, "metrics could not be encoded");
-                String::new()
-            }
+        text(&self.registry)
+    }
+}
+
+/// What a registry holds, in Prometheus' text format.
+#[must_use]
+pub fn text(registry: &Registry) -> String {
+    let mut buffer = Vec::new();
+    match TextEncoder::new().encode(&registry.gather(), &mut buffer) {
+        Ok(()) => String::from_utf8_lossy(&buffer).into_owned(),
+        Err(error) => {
+            tracing::warn!(%error, "metrics could not be encoded");
+            String::new()
         }
     }
 }

@@ -4,3 +4,5 @@
 
 pub mod kubernetes;
 pub mod server;
+#[cfg(target_os = "linux")]
+pub mod workspace;

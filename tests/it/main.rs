@@ -7,5 +7,8 @@ mod playbooks;
 mod purity;
 mod served_tools;
 mod stdio;
+mod support;
 mod tenants;
 mod whole_loop;
+#[cfg(target_os = "linux")]
+mod workspace;

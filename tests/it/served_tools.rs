@@ -1,24 +1,17 @@
 //! The kubernetes tools over real HTTP with real tokens, on a saved cluster: transport, authentication, guards, results.
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use inquest::{
-    identity::{ISSUER, JwksSource, KeyRing, SCOPE_TOOLS, Subject, Verifier, install_crypto, mint},
-    mcp::{CallLimits, Connection, Endpoint},
+    identity::SCOPE_TOOLS,
     tools::{
         kubernetes::{Snapshot, tools},
-        server::{Audit, AuditTarget, ServerOptions, serve},
+        server::{Audit, AuditTarget},
     },
 };
-use jiff::Timestamp;
 use serde_json::{Value, json};
-use tokio_util::sync::CancellationToken;
 
-struct Served {
-    url: String,
-    ring: KeyRing,
-    stop: CancellationToken,
-}
+use crate::support::{self, Served, http};
 
 fn snapshot() -> Snapshot {
     serde_json::from_value(json!({
@@ -47,51 +40,19 @@ async fn served() -> Served {
 }
 
 async fn served_with(audit: Audit) -> Served {
-    install_crypto();
-    let mut ring = KeyRing::default();
-    ring.rotate(Timestamp::now()).unwrap();
-    let verifier = Arc::new(Verifier::new(JwksSource::Fixed(ring.jwks()), ISSUER, SCOPE_TOOLS).unwrap());
-    let address = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    let stop = CancellationToken::new();
-    let options = ServerOptions { address, allowed_hosts: vec!["127.0.0.1".into()] };
-    tokio::spawn(serve(tools(Arc::new(Arc::new(snapshot()))).audited(audit), verifier, options, stop.clone()));
-    let health = format!("http://{address}/health");
-    let http = inquest::http_client::builder().unwrap().build().unwrap();
-    for _ in 0..100 {
-        if http.get(&health).send().await.is_ok() {
-            break;
-        }
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
-    Served { url: format!("http://{address}/mcp"), ring, stop }
-}
-
-impl Served {
-    fn token(&self) -> inquest::identity::Token {
-        let subject = Subject { namespace: "demo", name: "run", uid: "u", service_account: "inquest-reader" };
-        mint(&self.ring, ISSUER, &subject, "j".into(), Timestamp::now()).unwrap()
-    }
-    async fn call(&self, tool: &str, arguments: Value) -> (Option<String>, Value) {
-        let token = self.token();
-        let http = inquest::http_client::builder().unwrap().build().unwrap();
-        let endpoint = Endpoint { url: self.url.clone(), header: Some("Authorization".into()) };
-        let connection = Connection::open(endpoint, http, Some(&token), Duration::from_secs(5)).await.unwrap();
-        let limits = CallLimits { timeout: Duration::from_secs(5), max_bytes: 32_768 };
-        let got = connection.call(tool, &arguments, Some(&token), limits).await;
-        (got.code, serde_json::from_str(&got.text).unwrap_or(Value::String(got.text)))
-    }
+    support::served(tools(Arc::new(Arc::new(snapshot()))).audited(audit), SCOPE_TOOLS).await
 }
 
 #[tokio::test]
 async fn s1_1_without_a_token_nothing_is_served_and_no_session_is_needed() {
     let served = served().await;
-    let http = inquest::http_client::builder().unwrap().build().unwrap();
+    let http = http();
     let list = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/list"});
     let post = || http.post(&served.url).header("accept", "application/json, text/event-stream").json(&list);
     assert_eq!(post().send().await.unwrap().status(), 401);
     assert_eq!(post().header("authorization", "Bearer x.y.z").send().await.unwrap().status(), 401);
     // One request, without initialize: any replica could serve it.
-    let answer = post().header("authorization", format!("Bearer {}", served.token().reveal())).send().await.unwrap();
+    let answer = post().header("authorization", format!("Bearer {}", served.token("demo").reveal())).send().await.unwrap();
     assert_eq!(answer.status(), 200);
     let text = answer.text().await.unwrap();
     for tool in ["kubectl_get", "kubectl_describe", "kubectl_logs", "kubectl_events", "find_problems", "related_objects", "rollout_history"] {
@@ -100,9 +61,8 @@ async fn s1_1_without_a_token_nothing_is_served_and_no_session_is_needed() {
     assert!(text.contains("\"readOnlyHint\":true") && !text.contains("\"readOnlyHint\":false"));
     assert!(!text.contains("[\"string\",\"null\"]"), "some model APIs refuse a type list");
     // A name under which the server is not called: DNS rebinding.
-    let rebound = post().header("host", "evil.example").header("authorization", format!("Bearer {}", served.token().reveal())).send().await.unwrap();
+    let rebound = post().header("host", "evil.example").header("authorization", format!("Bearer {}", served.token("demo").reveal())).send().await.unwrap();
     assert_eq!(rebound.status(), 403);
-    served.stop.cancel();
 }
 
 #[tokio::test]
@@ -126,13 +86,12 @@ async fn find_problems_tells_facts_with_their_exact_words() {
 
     let (_, history) = served.call("rollout_history", json!({"kind": "deploy", "name": "web"})).await;
     assert!(history["changes"].as_array().unwrap().iter().any(|c| c["text"] == "spec.containers[web].image: web:1 -> web:2"), "{history}");
-    served.stop.cancel();
 }
 
 #[tokio::test]
 async fn s3_3_s3_5_every_guard_answers_with_its_code() {
     let served = served().await;
-    for (tool, arguments, wanted) in [
+    let attacks = [
         ("kubectl_get", json!({"kind": "Secret"}), "secret_denied"),
         ("kubectl_get", json!({"kind": "secrets", "name": "db"}), "secret_denied"),
         ("kubectl_describe", json!({"kind": "Secret", "name": "db"}), "secret_denied"),
@@ -150,15 +109,10 @@ async fn s3_3_s3_5_every_guard_answers_with_its_code() {
         ("find_problems", json!({"kind": "Deployment"}), "invalid_argument"),
         ("rollout_history", json!({"kind": "Pod", "name": "web-2-x"}), "invalid_argument"),
         ("kubectl_events", json!({"window_minutes": "all"}), "invalid_argument"),
-    ] {
-        let (code, said) = served.call(tool, arguments.clone()).await;
-        assert_eq!(code.as_deref(), Some(wanted), "{tool} {arguments}: {said}");
-        assert_eq!(said["guardrail_code"], wanted);
-        assert!(!said["error"].as_str().unwrap().is_empty());
-    }
+    ];
+    served.all_refused(&attacks).await;
     let (code, said) = served.call("kubectl_delete", json!({})).await;
     assert_eq!(code.as_deref(), Some("tool_error"), "{said}");
-    served.stop.cancel();
 }
 
 #[tokio::test]
@@ -176,7 +130,6 @@ async fn s3_5_values_that_look_secret_are_redacted_everywhere() {
         assert!(!text.contains("hunter22") && text.contains("[redacted:"), "{tool}: {text}");
         assert!(said["redacted"].as_u64().unwrap() >= 1);
     }
-    served.stop.cancel();
 }
 
 #[tokio::test]
@@ -186,10 +139,9 @@ async fn s4_5_the_served_endpoint_leaves_a_line_for_what_it_did_and_for_what_it_
     served.call("kubectl_get", json!({"kind": "Pod"})).await;
     served.call("kubectl_get", json!({"kind": "Secret"})).await;
     served.call("kubectl_delete", json!({"kind": "Pod"})).await;
-    let http = inquest::http_client::builder().unwrap().build().unwrap();
-    let forged = served.token().reveal().to_owned() + "x";
+    let http = http();
+    let forged = served.token("demo").reveal().to_owned() + "x";
     assert_eq!(http.post(&served.url).header("authorization", format!("Bearer {forged}")).send().await.unwrap().status(), 401);
-    served.stop.cancel();
     let file = std::fs::read_dir(&folder).unwrap().next().unwrap().unwrap().path();
     let text = std::fs::read_to_string(file).unwrap();
     std::fs::remove_dir_all(&folder).unwrap();

@@ -72,7 +72,7 @@ fn saved(objects: Vec<Value>, log: &str, denied: &[&str]) -> Snapshot {
 
 async fn ask(snapshot: Snapshot, calls: i32, question: &str, target: Option<&str>) -> (StopReason, Postmortem, u32) {
     let registry = tools(Arc::new(Arc::new(snapshot)));
-    let caller = Caller { tenant: "demo".into(), service_account: String::new(), subject: "test".into(), uid: String::new() };
+    let caller = Caller { tenant: "demo".into(), service_account: String::new(), subject: "test".into(), uid: String::new(), role: None };
     let local = LocalTools { registry, caller };
     let catalogue = local.catalogue();
     let target = target.map(|t| ObjectRef { kind: "Deployment".into(), namespace: "demo".into(), name: t.into(), ..ObjectRef::default() });

@@ -21,6 +21,7 @@ use serde_json::{Value, json};
 use tracing_appender::rolling::{InitError, RollingFileAppender, Rotation};
 
 use super::{Caller, Refusal, redact_text, redact_value};
+use crate::{identity::Refused, text::head};
 
 /// Bytes of a call's arguments, or of its error, that are kept: a hostile argument must not fill the disk.
 const MAX_FIELD: usize = 2048;
@@ -87,7 +88,7 @@ struct Line<'a> {
     tool: Option<&'a str>,
     user: Option<&'a str>,
     tenant_id: Option<&'a str>,
-    /// The ServiceAccount whose rights the call had.
+    /// The caller's role; where the token names none, the ServiceAccount whose rights the call had.
     role: Option<&'a str>,
     params: Value,
     status: Status,
@@ -150,6 +151,11 @@ impl Audit {
         })
     }
 
+    #[must_use]
+    pub fn is_on(&self) -> bool {
+        self.sink.is_some()
+    }
+
     /// Lines that could not be written.
     #[must_use]
     pub fn failed(&self) -> u64 {
@@ -165,7 +171,7 @@ impl Audit {
             tool: Some(start_of(tool)),
             user: Some(&caller.subject),
             tenant_id: Some(&caller.tenant),
-            role: Some(&caller.service_account),
+            role: Some(caller.role.as_deref().unwrap_or(&caller.service_account)),
             params,
             status: refusal.map_or(Status::Success, |r| if r.is_guard() { Status::Rejected } else { Status::Error }),
             row_count: result.as_ref().ok().and_then(rows),
@@ -176,7 +182,7 @@ impl Audit {
     }
 
     /// A request that proved no identity: nobody is named, since nobody is known.
-    pub(super) fn unauthenticated(&self, server: &str, why: String) {
+    pub(super) fn unauthenticated(&self, server: &str, why: &Refused) {
         self.write(&Line {
             timestamp: Timestamp::now(),
             server,
@@ -185,11 +191,11 @@ impl Audit {
             tenant_id: None,
             role: None,
             params: Value::Null,
-            status: Status::Rejected,
+            status: if *why == Refused::KeysUnavailable { Status::Error } else { Status::Rejected },
             row_count: None,
             latency_ms: 0.0,
-            error: Some(why),
-            guardrail_code: Some(super::auth::UNAUTHENTICATED),
+            error: Some(why.to_string()),
+            guardrail_code: Some(why.code()),
         });
     }
 
@@ -208,8 +214,7 @@ impl Audit {
 }
 
 fn start_of(text: &str) -> &str {
-    let end = text.char_indices().map(|(at, c)| at + c.len_utf8()).take_while(|end| *end <= MAX_FIELD).last().unwrap_or_default();
-    &text[..end]
+    head(text, MAX_FIELD)
 }
 
 fn milliseconds(took: Duration) -> f64 {

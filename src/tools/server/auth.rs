@@ -14,9 +14,6 @@ use serde_json::json;
 use super::Registry;
 use crate::identity::{Claims, Refused, Verifier};
 
-/// The code of a request that proved no identity.
-pub(super) const UNAUTHENTICATED: &str = "unauthenticated";
-
 /// Who calls, as the token proved it. It reaches a tool through the request, never through a global.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Caller {
@@ -24,11 +21,13 @@ pub struct Caller {
     pub service_account: String,
     pub subject: String,
     pub uid: String,
+    /// What the caller may do where a server knows roles: `owner`, `analyst`, `viewer`.
+    pub role: Option<String>,
 }
 
 impl From<Claims> for Caller {
     fn from(claims: Claims) -> Self {
-        Self { tenant: claims.tenant_id, service_account: claims.service_account, subject: claims.sub, uid: claims.uid }
+        Self { tenant: claims.tenant_id, service_account: claims.service_account, subject: claims.sub, uid: claims.uid, role: claims.role }
     }
 }
 
@@ -53,7 +52,7 @@ pub async fn authenticate(State((verifier, registry)): State<(Arc<Verifier>, Reg
         Err(refused) => {
             registry.refused_at_the_door(&refused);
             let status = StatusCode::from_u16(refused.status()).unwrap_or(StatusCode::UNAUTHORIZED);
-            let body = Json(json!({"error": refused.to_string(), "guardrail_code": UNAUTHENTICATED}));
+            let body = Json(json!({"error": refused.to_string(), "guardrail_code": refused.code()}));
             (status, [(header::WWW_AUTHENTICATE, "Bearer")], body).into_response()
         }
     }

@@ -20,8 +20,14 @@ pub enum Refusal {
     NotFound { what: String },
     #[error("{0}")]
     SecretDenied(String),
+    /// A guard of one server: its code is one of those that docs/tools.md lists.
+    #[error("{message}")]
+    Denied { code: &'static str, message: String },
     #[error("the cluster cannot be reached: {0}")]
     ClusterUnavailable(String),
+    /// What stands behind the server, and is no cluster, does not answer.
+    #[error("{0}")]
+    BackendUnavailable(String),
     #[error("the tool took longer than {0} s")]
     Timeout(u64),
     #[error("the tool failed: {0}")]
@@ -39,18 +45,30 @@ impl Refusal {
             Self::Forbidden { .. } => "forbidden",
             Self::NotFound { .. } => "not_found",
             Self::SecretDenied(_) => "secret_denied",
+            Self::Denied { code, .. } => code,
             Self::ClusterUnavailable(_) => "cluster_unavailable",
+            Self::BackendUnavailable(_) => "backend_unavailable",
             Self::Timeout(_) => "timeout",
             Self::Internal(_) => "internal",
         }
     }
 
-    /// The call was turned away before anything behind the tool was asked; otherwise what stands behind it failed or said no.
+    #[must_use]
+    pub fn denied(code: &'static str, message: impl Into<String>) -> Self {
+        Self::Denied { code, message: message.into() }
+    }
+
+    /// The call was turned away, by a guard or by the API server's own; otherwise what stands behind the tool failed.
     #[must_use]
     pub fn is_guard(&self) -> bool {
         match self {
-            Self::InvalidArgument { .. } | Self::UnknownKind { .. } | Self::UnknownTool(_) | Self::Forbidden { .. } | Self::SecretDenied(_) => true,
-            Self::NotFound { .. } | Self::ClusterUnavailable(_) | Self::Timeout(_) | Self::Internal(_) => false,
+            Self::InvalidArgument { .. }
+            | Self::UnknownKind { .. }
+            | Self::UnknownTool(_)
+            | Self::Forbidden { .. }
+            | Self::SecretDenied(_)
+            | Self::Denied { .. } => true,
+            Self::NotFound { .. } | Self::ClusterUnavailable(_) | Self::BackendUnavailable(_) | Self::Timeout(_) | Self::Internal(_) => false,
         }
     }
 

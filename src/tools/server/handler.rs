@@ -21,7 +21,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
-use super::{Audit, Caller, Refusal, audit, redact_value};
+use super::{Audit, Caller, Refusal, ToolMetrics, audit, redact_value};
 use crate::identity::Refused;
 
 type Run = Arc<dyn Fn(Caller, Value) -> BoxFuture<'static, Result<Value, Refusal>> + Send + Sync>;
@@ -74,6 +74,7 @@ pub struct Registry {
     deadline: Duration,
     max_bytes: usize,
     audit: Arc<Audit>,
+    metrics: Option<Arc<ToolMetrics>>,
     /// For stdio, where there is no token: the one who started the process.
     local: Option<Caller>,
 }
@@ -82,7 +83,7 @@ impl Registry {
     #[must_use]
     pub fn new(name: &'static str, tools: Vec<ToolSpec>, deadline: Duration, max_bytes: usize) -> Self {
         let tools = tools.into_iter().map(|t| (t.tool.name.to_string(), t)).collect();
-        Self { name, tools: Arc::new(tools), deadline, max_bytes, audit: Arc::new(Audit::off()), local: None }
+        Self { name, tools: Arc::new(tools), deadline, max_bytes, audit: Arc::new(Audit::off()), metrics: None, local: None }
     }
 
     /// Where each call leaves its line. Without it nothing is kept.
@@ -90,6 +91,15 @@ impl Registry {
     pub fn audited(mut self, audit: impl Into<Arc<Audit>>) -> Self {
         self.audit = audit.into();
         self
+    }
+
+    /// Counts the calls, for `/metrics`. Without it nothing is counted.
+    ///
+    /// # Errors
+    /// A defect: a metric's name that is used twice.
+    pub fn measured(mut self) -> Result<Self, prometheus::Error> {
+        self.metrics = Some(Arc::new(ToolMetrics::new(self.name)?));
+        Ok(self)
     }
 
     #[must_use]
@@ -105,17 +115,31 @@ impl Registry {
     /// Runs a tool as the served endpoint does. Whatever comes of it, cancelled too, leaves its line in the audit log.
     pub async fn call(&self, caller: Caller, name: &str, arguments: Value, cancelled: &CancellationToken) -> Result<Value, Refusal> {
         let started = Instant::now();
-        let call = audit::Call::new(self.name, name, &caller, &arguments);
+        let call = self.audit.is_on().then(|| audit::Call::new(self.name, name, &caller, &arguments));
         let result = tokio::select! {
             result = self.execute(caller, name, arguments) => result,
             () = cancelled.cancelled() => Err(Refusal::Internal("cancelled by the caller".to_owned())),
         };
-        self.audit.call(call, started.elapsed(), &result);
+        let took = started.elapsed();
+        if let Some(metrics) = &self.metrics {
+            metrics.called(self.tools.get_key_value(name).map(|(name, _)| name.as_str()), took, &result);
+        }
+        if let Some(call) = call {
+            self.audit.call(call, took, &result);
+        }
         result
     }
 
+    /// The server's metrics, in Prometheus' text format.
+    pub(super) fn metrics_text(&self) -> String {
+        self.metrics.as_ref().map(|m| m.text(self.audit.failed())).unwrap_or_default()
+    }
+
     pub(super) fn refused_at_the_door(&self, why: &Refused) {
-        self.audit.unauthenticated(self.name, why.to_string());
+        if let Some(metrics) = &self.metrics {
+            metrics.unauthenticated(why);
+        }
+        self.audit.unauthenticated(self.name, why);
     }
 
     async fn execute(&self, caller: Caller, name: &str, arguments: Value) -> Result<Value, Refusal> {
@@ -128,6 +152,9 @@ impl Registry {
         }
         .map(|mut value| {
             let redacted = redact_value(&mut value);
+            if let Some(metrics) = &self.metrics {
+                metrics.redacted(redacted);
+            }
             if let (true, Value::Object(map)) = (redacted > 0, &mut value) {
                 let before = map.get("redacted").and_then(Value::as_u64).unwrap_or(0);
                 map.insert("redacted".to_owned(), json!(before + redacted as u64));

@@ -1,4 +1,4 @@
-//! Stateless streamable HTTP at `/mcp`, `/health` beside it.
+//! Stateless streamable HTTP at `/mcp`, `/health` and `/metrics` beside it.
 
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
@@ -42,11 +42,13 @@ pub async fn serve(registry: Registry, verifier: Arc<Verifier>, options: ServerO
         .with_cancellation_token(hard.clone());
     let config = if options.allowed_hosts.is_empty() { config.disable_allowed_hosts() } else { config.with_allowed_hosts(options.allowed_hosts) };
     let door = (verifier, registry.clone());
+    let scraped = registry.clone();
     let service = StreamableHttpService::new(move || Ok(registry.clone()), Arc::new(NeverSessionManager::default()), config);
     let app = Router::new()
         .nest_service("/mcp", service)
         .layer(middleware::from_fn_with_state(door, authenticate))
-        .route("/health", get(|| async { (StatusCode::OK, "ok\n") }));
+        .route("/health", get(|| async { (StatusCode::OK, "ok\n") }))
+        .route("/metrics", get(move || std::future::ready(scraped.metrics_text())));
     tracing::info!(%address, "serving MCP at /mcp");
     let accept = stop.clone();
     let server = tokio::spawn(axum::serve(listener, app).with_graceful_shutdown(accept.cancelled_owned()).into_future());

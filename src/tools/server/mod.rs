@@ -6,6 +6,7 @@ mod auth;
 mod guard;
 mod handler;
 mod http;
+mod metrics;
 mod redact;
 
 pub use audit::{Audit, AuditError, AuditTarget};
@@ -13,6 +14,7 @@ pub use auth::{Caller, authenticate};
 pub use guard::*;
 pub use handler::{Registry, ToolSpec};
 pub use http::{ServeError, ServerOptions, serve};
+pub use metrics::ToolMetrics;
 pub use redact::{redact_text, redact_value};
 
 #[cfg(test)]

@@ -104,7 +104,7 @@ fn asked() -> Registry {
 }
 
 fn caller(tenant: &str) -> Caller {
-    Caller { tenant: tenant.into(), service_account: "inquest-reader".into(), subject: format!("agent:{tenant}/run"), uid: "u".into() }
+    Caller { tenant: tenant.into(), service_account: "inquest-reader".into(), subject: format!("agent:{tenant}/run"), uid: "u".into(), role: None }
 }
 
 #[tokio::test]
