@@ -13,6 +13,7 @@ check: ## format, lints, docs
 	RUSTDOCFLAGS="-D warnings" cargo doc --quiet --no-deps --locked
 
 unit: ## all tests that need no cluster
+	@tests/services.sh
 	cargo test --quiet --locked
 
 fuzz: ## every property test for a minute

@@ -3,6 +3,7 @@
 mod crds;
 mod investigate;
 mod operator;
+mod token;
 mod tools;
 
 use std::process::ExitCode;
@@ -37,6 +38,8 @@ enum Command {
     Tools(tools::Args),
     /// Write the CRDs into a folder, one file each.
     Crds(crds::Args),
+    /// Make a token for a tool server on this machine, with a key of your own.
+    Token(token::Args),
     /// Investigate once, from this machine.
     Investigate(investigate::Args),
     /// Become a command of the workspace server's `run_shell`, shut in. Started by that server alone.
@@ -65,6 +68,7 @@ pub fn main() -> ExitCode {
             Command::Operator(args) => operator::run(args).await,
             Command::Tools(args) => tools::run(args).await,
             Command::Crds(args) => crds::run(&args),
+            Command::Token(args) => token::run(args),
             Command::Investigate(args) => investigate::run(args).await,
             #[cfg(target_os = "linux")]
             Command::Confine { orders } => Ok(confine(&orders)),

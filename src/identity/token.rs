@@ -83,9 +83,6 @@ impl std::fmt::Debug for Token {
 /// # Errors
 /// When there is no key, or it does not sign.
 pub fn mint(keys: &KeyRing, issuer: &str, subject: &Subject<'_>, jti: String, now: Timestamp) -> Result<Token, MintError> {
-    let key = keys.signing(now)?;
-    let mut header = Header::new(Algorithm::ES256);
-    header.kid = Some(key.id.clone());
     let claims = Claims {
         iss: issuer.to_owned(),
         sub: format!("agent:{}/{}", subject.namespace, subject.name),
@@ -101,5 +98,14 @@ pub fn mint(keys: &KeyRing, issuer: &str, subject: &Subject<'_>, jti: String, no
         // An investigation reads figures and their schemas; it owns nothing.
         role: Some("analyst".to_owned()),
     };
-    Ok(Token(encode(&header, &claims, &key.encoding())?))
+    sign(keys, &claims, now)
+}
+
+/// # Errors
+/// When there is no key, or it does not sign.
+pub fn sign(keys: &KeyRing, claims: &Claims, now: Timestamp) -> Result<Token, MintError> {
+    let key = keys.signing(now)?;
+    let mut header = Header::new(Algorithm::ES256);
+    header.kid = Some(key.id.clone());
+    Ok(Token(encode(&header, claims, &key.encoding())?))
 }

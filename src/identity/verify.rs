@@ -6,6 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use jiff::SignedDuration;
 use jsonwebtoken::{Algorithm, DecodingKey, Validation, decode, decode_header};
 use serde_json::Value;
 
@@ -70,6 +71,7 @@ pub struct Verifier {
     source: JwksSource,
     issuer: String,
     scope: String,
+    longest_life: SignedDuration,
     http: reqwest::Client,
     keys: Mutex<Keys>,
     /// One fetch at a time: who waits for it finds the keys that it brought.
@@ -90,10 +92,18 @@ impl Verifier {
             source,
             issuer: issuer.into(),
             scope: scope.into(),
+            longest_life: super::LIFETIME,
             http: crate::http_client::builder()?.timeout(FETCH_TIMEOUT).build()?,
             keys: Mutex::default(),
             fetching: tokio::sync::Mutex::default(),
         })
+    }
+
+    /// For keys that never sign for an investigation: a person's own, on their own machine.
+    #[must_use]
+    pub fn with_longest_life(mut self, life: SignedDuration) -> Self {
+        self.longest_life = life;
+        self
     }
 
     /// The claims of a token that is signed, current, of our issuer, for our audience and with the scope of this server.
@@ -130,7 +140,7 @@ impl Verifier {
             })?
             .claims;
         // A key of ours never signs for longer; a claim that says otherwise was not made by us.
-        if claims.exp.saturating_sub(claims.iat) > super::LIFETIME.as_secs() {
+        if claims.exp.saturating_sub(claims.iat) > self.longest_life.as_secs() {
             return Err(Refused::Invalid);
         }
         if claims.tenant_id.is_empty() || !claims.sub.starts_with(&format!("agent:{}/", claims.tenant_id)) {

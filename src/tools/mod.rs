@@ -3,6 +3,7 @@
 //! Must not import: the operator, the agent, the investigators. A tool knows nothing of who asks but the verified caller.
 
 pub mod kubernetes;
+pub mod metrics;
 pub mod server;
 #[cfg(target_os = "linux")]
 pub mod workspace;

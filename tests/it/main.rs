@@ -3,7 +3,9 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout, reason = "a test ends at the first surprise, and says what it saw")]
 
 mod chart;
+mod metrics;
 mod playbooks;
+mod postgres;
 mod purity;
 mod served_tools;
 mod stdio;

@@ -2,7 +2,7 @@
 
 use std::{fs, path::PathBuf, process::Stdio, time::Duration};
 
-use rmcp::{ServiceExt, model::CallToolRequestParams, transport::TokioChildProcess};
+use rmcp::{RoleClient, ServiceExt, model::CallToolRequestParams, service::RunningService, transport::TokioChildProcess};
 use serde_json::{Value, json};
 use tokio::{
     io::{AsyncBufReadExt, BufReader},
@@ -27,6 +27,20 @@ fn server(name: &str) -> (Command, PathBuf) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_inquest"));
     command.args(["tools", "kubernetes", "--transport", "stdio"]).env("KUBECONFIG", &config);
     (command, config)
+}
+
+pub type Client = RunningService<RoleClient, ()>;
+
+/// rmcp's client over a subprocess.
+pub async fn connect(command: Command) -> Client {
+    let (transport, _) = TokioChildProcess::builder(command).stderr(Stdio::null()).spawn().unwrap();
+    tokio::time::timeout(Duration::from_secs(20), ().serve(transport)).await.unwrap().unwrap()
+}
+
+pub async fn call(client: &Client, tool: &'static str, arguments: Value) -> Value {
+    let mut request = CallToolRequestParams::new(tool);
+    request.arguments = arguments.as_object().cloned();
+    client.call_tool(request).await.unwrap().structured_content.unwrap()
 }
 
 #[tokio::test]

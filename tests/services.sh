@@ -1,0 +1,15 @@
+#!/usr/bin/env bash
+# What the tests need beside Rust, from Debian's packages: installs what is missing, or says it in one line.
+set -euo pipefail
+wanted=()
+ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || wanted+=(postgresql)
+command -v openssl >/dev/null || wanted+=(openssl)
+command -v setpriv >/dev/null || wanted+=(util-linux)
+[ ${#wanted[@]} -eq 0 ] && exit 0
+if [ "$(id -u)" != 0 ] || ! command -v apt-get >/dev/null; then
+  echo "the tests need these packages: ${wanted[*]}" >&2
+  exit 1
+fi
+export DEBIAN_FRONTEND=noninteractive
+apt-get update -qq >/dev/null
+apt-get install -y -qq --no-install-recommends "${wanted[@]}" >/dev/null
