@@ -44,9 +44,11 @@ load() { # docker-archive files
 
 up() {
   local from=$SECONDS
+  # A node that was cut off leaves its bridge, mounts and pods behind: each start begins with none.
+  alive apiserver || { down; rm -rf "$run"/{etcd,cni,containerd,kubelet,pids}; }
   mkdir -p "$run"/{pki,log,etcd,cni/net.d,containerd,kubelet,pids}
   ip link show $bridge >/dev/null 2>&1 || ip link add $bridge type bridge
-  ip addr show $bridge | grep -q "$address/" || ip addr add $address/16 dev $bridge
+  ip addr replace $address/16 dev $bridge
   ip link set $bridge up
   # Nothing of this cluster leaves the machine: Service addresses stay on the bridge, pods reach no outside address.
   ip route replace $services dev $bridge
@@ -156,6 +158,7 @@ down() {
     ctr -a "$socket" -n k8s.io containers delete "$task" 2>/dev/null || true
   done
   stop scheduler; stop controller-manager; stop apiserver; stop etcd; stop containerd
+  pkill -9 -f "containerd-shim.* -address $socket" || true
   sleep 1
   { grep -o " $run/[^ ]*" /proc/mounts || true; } | sort -r | while read -r mount; do umount "$mount" 2>/dev/null || true; done
   iptables -D FORWARD -i $bridge ! -o $bridge -j REJECT 2>/dev/null || true
