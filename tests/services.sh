@@ -3,6 +3,7 @@
 set -euo pipefail
 wanted=()
 ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || wanted+=(postgresql)
+command -v prometheus >/dev/null || wanted+=(prometheus)
 command -v openssl >/dev/null || wanted+=(openssl)
 command -v setpriv >/dev/null || wanted+=(util-linux)
 [ ${#wanted[@]} -eq 0 ] && exit 0

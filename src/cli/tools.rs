@@ -16,8 +16,9 @@ use crate::{
     identity::{ISSUER, JwksSource, SCOPE_TOOLS, Verifier},
     operator::shutdown::signal,
     tools::{
-        kubernetes::{self, Impersonating, cluster_version},
+        kubernetes::{self, Impersonating, Readers, cluster_version},
         metrics::{self, Backend, Catalogue, DenyList, HttpBackend, Limits, MockMode, Postgres, Role},
+        observability::{self, Prometheus, Queries},
         server::{Audit, AuditTarget, Caller, Registry, ServerOptions, serve},
     },
 };
@@ -64,11 +65,29 @@ struct Common {
 enum Server {
     /// What a cluster's objects, events and logs say.
     Kubernetes,
+    /// What was deployed, which errors the logs hold, and how figures went over time.
+    Observability(Observability),
     /// Business figures of a catalogue: what can be asked for, never how.
     Metrics(Box<Metrics>),
     /// Files of one folder, and read-only commands in it.
     #[cfg(target_os = "linux")]
     Workspace(Workspace),
+}
+
+#[derive(clap::Args, Debug)]
+struct Observability {
+    /// A Prometheus, or what speaks its HTTP API. Unset: there is no query_metrics.
+    #[arg(long, env = "INQUEST_PROMETHEUS_URL")]
+    prometheus_url: Option<String>,
+    /// A file with a bearer token for it.
+    #[arg(long, env = "INQUEST_PROMETHEUS_TOKEN_FILE")]
+    prometheus_token_file: Option<PathBuf>,
+    /// A header for it, as in `X-Scope-OrgID: platform`. Can be given more than once.
+    #[arg(long, env = "INQUEST_PROMETHEUS_HEADER")]
+    prometheus_header: Vec<String>,
+    /// The file with the queries that may be asked for. Unset: the built-in ones.
+    #[arg(long, env = "INQUEST_PROMETHEUS_QUERIES")]
+    queries: Option<PathBuf>,
 }
 
 #[derive(clap::Args, Debug)]
@@ -148,14 +167,13 @@ pub async fn run(args: Args) -> anyhow::Result<ExitCode> {
     let Args { server, common } = args;
     match server {
         Server::Kubernetes => {
-            let client = kube::Client::try_default().await.context("no cluster: run it in a pod, or set KUBECONFIG")?;
-            match cluster_version(&client).await {
-                Ok(version) => tracing::info!(%version, "the cluster answers"),
-                // Its tools say `cluster_unavailable` until it does: no reason to end.
-                Err(error) => tracing::warn!(%error, "the cluster does not answer yet"),
-            }
-            let impersonate = common.transport == Transport::Http;
-            serve_tools(common, kubernetes::tools(Arc::new(Impersonating { client, impersonate })), SCOPE_TOOLS, Identity::WhoStartedIt).await
+            let readers = cluster(&common).await?;
+            serve_tools(common, kubernetes::tools(readers), SCOPE_TOOLS, Identity::WhoStartedIt).await
+        }
+        Server::Observability(args) => {
+            let prometheus = args.prometheus()?;
+            let readers = cluster(&common).await?;
+            serve_tools(common, observability::tools(observability::Settings { readers, prometheus }), SCOPE_TOOLS, Identity::WhoStartedIt).await
         }
         #[cfg(target_os = "linux")]
         Server::Workspace(Workspace { workspace, per_tenant, programs }) => {
@@ -166,6 +184,29 @@ pub async fn run(args: Args) -> anyhow::Result<ExitCode> {
             serve_tools(common, tools(settings), SCOPE_TOOLS, Identity::WhoStartedIt).await
         }
         Server::Metrics(args) => serve_tools(common, args.tools()?, SCOPE_TOOLS, Identity::Token).await,
+    }
+}
+
+/// The cluster, as each caller's ServiceAccount; over stdio as the one who started the process.
+async fn cluster(common: &Common) -> anyhow::Result<Arc<dyn Readers>> {
+    let client = kube::Client::try_default().await.context("no cluster: run it in a pod, or set KUBECONFIG")?;
+    match cluster_version(&client).await {
+        Ok(version) => tracing::info!(%version, "the cluster answers"),
+        // Its tools say `cluster_unavailable` until it does: no reason to end.
+        Err(error) => tracing::warn!(%error, "the cluster does not answer yet"),
+    }
+    Ok(Arc::new(Impersonating { client, impersonate: common.transport == Transport::Http }))
+}
+
+impl Observability {
+    fn prometheus(self) -> anyhow::Result<Option<(Prometheus, Queries)>> {
+        let Some(url) = self.prometheus_url else { return Ok(None) };
+        let token = self.prometheus_token_file.as_deref().map(|file| read(file, "--prometheus-token-file")).transpose()?;
+        let text = match &self.queries {
+            Some(file) => read(file, "--queries")?,
+            None => include_str!("../../config/promql.yaml").to_owned(),
+        };
+        Ok(Some((Prometheus::new(&url, token.as_deref(), &self.prometheus_header)?, Queries::parse(&text).context("--queries")?)))
     }
 }
 

@@ -4,6 +4,7 @@
 
 pub mod kubernetes;
 pub mod metrics;
+pub mod observability;
 pub mod server;
 #[cfg(target_os = "linux")]
 pub mod workspace;

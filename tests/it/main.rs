@@ -4,6 +4,7 @@
 
 mod chart;
 mod metrics;
+mod observability;
 mod playbooks;
 mod postgres;
 mod purity;

@@ -81,6 +81,12 @@ fn unavailable(text: &str) -> bool {
     text.starts_with("unable to retrieve container logs for")
 }
 
+/// The time in front of a line, parsed, and its text.
+pub fn split_time_of(line: &str) -> (Option<jiff::Timestamp>, &str) {
+    let (time, text) = split_time(line);
+    (time.and_then(|t| t.parse().ok()), text)
+}
+
 fn split_time(line: &str) -> (Option<&str>, &str) {
     match line.split_once(' ') {
         Some((time, text)) if time.parse::<jiff::Timestamp>().is_ok() => (Some(time), text),

@@ -3,22 +3,23 @@
 //! *Invariant*: only GET requests leave this folder, each as the ServiceAccount of the run, and none for the values of Secrets.
 //! What an object means (`problems`, `edges`, `rollout`) is pure and works on objects that a [`Source`] has read.
 
-mod args;
+pub(in crate::tools) mod args;
 mod describe;
 mod edges;
 mod events;
-mod json;
+pub(in crate::tools) mod json;
 pub mod kinds;
 mod live;
 mod logs;
 mod problems;
-mod rollout;
+pub(in crate::tools) mod rollout;
 mod snapshot;
 mod source;
 mod tools;
-mod world;
+pub(in crate::tools) mod world;
 
 pub use live::{Impersonating, cluster_version};
+pub(in crate::tools) use logs::split_time_of as split_time;
 pub use snapshot::Snapshot;
 pub use source::{LogQuery, Readers, Source};
 pub use tools::tools;

@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use super::json;
+use crate::tools::server::is_secret_name;
 
 /// Revisions of a Deployment from its ReplicaSets, or of a StatefulSet or DaemonSet from its ControllerRevisions, newest first.
 pub fn revisions(owner_uid: &str, owner_kind: &str, sets: &[Value], controller_revisions: &[Value]) -> Vec<(i64, Value)> {
@@ -52,9 +53,19 @@ fn walk(path: &str, before: &Value, after: &Value, out: &mut Vec<Value>) {
         }
         _ => {
             let path = path.trim_start_matches('.');
+            // That it changed is a fact; what it was and is, is nobody's.
+            let hidden = json!("[redacted:secret]");
+            let (before, after) = if names_a_secret(path) { (&hidden, &hidden) } else { (before, after) };
             out.push(json!({"path": path, "before": before, "after": after, "text": format!("{path}: {} -> {}", plain(before), plain(after))}));
         }
     }
+}
+
+/// `…env[DB_PASSWORD].value`, or a key that is named like one.
+fn names_a_secret(path: &str) -> bool {
+    let (parent, key) = path.rsplit_once('.').unwrap_or(("", path));
+    let label = parent.rsplit_once('[').map_or("", |(_, label)| label.trim_end_matches(']'));
+    is_secret_name(key) || key == "value" && is_secret_name(label)
 }
 
 fn plain(value: &Value) -> String {

@@ -15,7 +15,7 @@ pub use guard::*;
 pub use handler::{Registry, ToolSpec};
 pub use http::{ServeError, ServerOptions, serve};
 pub use metrics::ToolMetrics;
-pub use redact::{redact_text, redact_value};
+pub use redact::{is_secret_name, redact_text, redact_value};
 
 #[cfg(test)]
 mod tests;

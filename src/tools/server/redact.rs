@@ -96,7 +96,9 @@ pub fn redact_value(value: &mut Value) -> usize {
 static SECRET_NAME: LazyLock<Option<Regex>> =
     LazyLock::new(|| Regex::new(r"(?i)(?:^|[_.-])(?:password|passwd|pwd|secret|token|credentials?|api[_-]?key|access[_-]?key|private[_-]?key)$").ok());
 
-fn is_secret_name(name: &str) -> bool {
+/// Whether a variable or a key of this name holds a secret.
+#[must_use]
+pub fn is_secret_name(name: &str) -> bool {
     SECRET_NAME.as_ref().is_some_and(|p| p.is_match(name))
 }
 
