@@ -20,6 +20,7 @@ use crate::{
             kinds::{self, Kind},
             tools,
         },
+        runbooks::{self, Folder},
         server::{Caller, object_name},
     },
 };
@@ -44,6 +45,12 @@ pub struct Args {
     /// How long it may take.
     #[arg(long, env = "INQUEST_MAX_DURATION", default_value = "10m")]
     max_duration: String,
+    /// The namespace whose Runbooks are shared.
+    #[arg(long, env = "INQUEST_SHARED_NAMESPACE", default_value = "inquest-system")]
+    shared_namespace: String,
+    /// A folder with more runbooks: *.md.
+    #[arg(long, env = "INQUEST_RUNBOOKS")]
+    runbooks: Option<PathBuf>,
     /// Print the structured postmortem instead of the Markdown.
     #[arg(long)]
     json: bool,
@@ -51,7 +58,7 @@ pub struct Args {
 
 #[expect(clippy::print_stdout, reason = "the postmortem is this command's output")]
 pub async fn run(args: Args) -> anyhow::Result<ExitCode> {
-    let Args { target, namespace, question, snapshot, max_tool_calls, max_duration, json } = args;
+    let Args { target, namespace, question, snapshot, max_tool_calls, max_duration, shared_namespace, runbooks: folder, json } = args;
     let target =
         target.map(|Target { kind, name }| ObjectRef { api_version: kind.api_version(), kind: kind.kind.to_owned(), namespace: namespace.clone(), name });
     let readers: Arc<dyn Readers> = match &snapshot {
@@ -73,7 +80,9 @@ pub async fn run(args: Args) -> anyhow::Result<ExitCode> {
     };
     let case = Case { namespace: namespace.clone(), question, target, window_minutes: 60 };
     let caller = Caller { tenant: namespace.clone(), service_account: String::new(), subject: "cli".to_owned(), uid: String::new(), role: None };
-    let tools = LocalTools { registry: tools(readers), caller };
+    let folder = folder.as_deref().map(|f| Folder::open(f).with_context(|| format!("--runbooks {}", f.display()))).transpose()?;
+    let books = runbooks::Settings { readers: Some(Arc::clone(&readers)), folder, shared: shared_namespace };
+    let tools = LocalTools { registries: vec![tools(readers), runbooks::tools(books)], caller };
     let investigator = Playbooks::with_own(&[])?;
     let catalogue = tools.catalogue();
     let control = Control { caps, suspend: false, cancel: false };

@@ -13,12 +13,13 @@ use clap::{Subcommand, ValueEnum};
 use rmcp::ServiceExt;
 
 use crate::{
-    identity::{ISSUER, JwksSource, SCOPE_TOOLS, Verifier},
+    identity::{ISSUER, JwksSource, SCOPE_KNOWLEDGE, SCOPE_TOOLS, Verifier},
     operator::shutdown::signal,
     tools::{
         kubernetes::{self, Impersonating, Readers, cluster_version},
         metrics::{self, Backend, Catalogue, DenyList, HttpBackend, Limits, MockMode, Postgres, Role},
         observability::{self, Prometheus, Queries},
+        runbooks::{self, Folder},
         server::{Audit, AuditTarget, Caller, Registry, ServerOptions, serve},
     },
 };
@@ -67,6 +68,8 @@ enum Server {
     Kubernetes,
     /// What was deployed, which errors the logs hold, and how figures went over time.
     Observability(Observability),
+    /// What teams have written down about failures.
+    Runbooks(Runbooks),
     /// Business figures of a catalogue: what can be asked for, never how.
     Metrics(Box<Metrics>),
     /// Files of one folder, and read-only commands in it.
@@ -88,6 +91,19 @@ struct Observability {
     /// The file with the queries that may be asked for. Unset: the built-in ones.
     #[arg(long, env = "INQUEST_PROMETHEUS_QUERIES")]
     queries: Option<PathBuf>,
+}
+
+#[derive(clap::Args, Debug)]
+struct Runbooks {
+    /// The namespace whose Runbooks every tenant sees.
+    #[arg(long, env = "INQUEST_SHARED_NAMESPACE", default_value = "inquest-system")]
+    shared_namespace: String,
+    /// A folder with more: *.md are shared, <tenant>/*.md are that tenant's own.
+    #[arg(long, env = "INQUEST_RUNBOOKS")]
+    folder: Option<PathBuf>,
+    /// Only the folder: Runbook resources are not read, and no cluster is needed.
+    #[arg(long, env = "INQUEST_RUNBOOKS_NO_CLUSTER", requires = "folder")]
+    no_cluster: bool,
 }
 
 #[derive(clap::Args, Debug)]
@@ -167,13 +183,23 @@ pub async fn run(args: Args) -> anyhow::Result<ExitCode> {
     let Args { server, common } = args;
     match server {
         Server::Kubernetes => {
-            let readers = cluster(&common).await?;
-            serve_tools(common, kubernetes::tools(readers), SCOPE_TOOLS, Identity::WhoStartedIt).await
+            let (readers, identity) = cluster(&common).await?;
+            serve_tools(common, kubernetes::tools(readers), SCOPE_TOOLS, identity).await
         }
         Server::Observability(args) => {
             let prometheus = args.prometheus()?;
-            let readers = cluster(&common).await?;
-            serve_tools(common, observability::tools(observability::Settings { readers, prometheus }), SCOPE_TOOLS, Identity::WhoStartedIt).await
+            let (readers, identity) = cluster(&common).await?;
+            serve_tools(common, observability::tools(observability::Settings { readers, prometheus }), SCOPE_TOOLS, identity).await
+        }
+        Server::Runbooks(Runbooks { shared_namespace: shared, folder, no_cluster }) => {
+            let folder = folder.as_deref().map(|f| Folder::open(f).with_context(|| format!("--folder {}", f.display()))).transpose()?;
+            let (readers, identity) = if no_cluster {
+                (None, Identity::nobody())
+            } else {
+                let (readers, identity) = cluster(&common).await?;
+                (Some(readers), identity)
+            };
+            serve_tools(common, runbooks::tools(runbooks::Settings { readers, folder, shared }), SCOPE_KNOWLEDGE, identity).await
         }
         #[cfg(target_os = "linux")]
         Server::Workspace(Workspace { workspace, per_tenant, programs }) => {
@@ -181,21 +207,22 @@ pub async fn run(args: Args) -> anyhow::Result<ExitCode> {
             let root = Root::open(&workspace).with_context(|| format!("the workspace {} cannot be served", workspace.display()))?;
             let helper = std::env::current_exe().context("this program's own file cannot be found")?;
             let settings = Settings { root: Arc::new(root), per_tenant, shell: Shell::new(helper, programs) };
-            serve_tools(common, tools(settings), SCOPE_TOOLS, Identity::WhoStartedIt).await
+            serve_tools(common, tools(settings), SCOPE_TOOLS, Identity::nobody()).await
         }
         Server::Metrics(args) => serve_tools(common, args.tools()?, SCOPE_TOOLS, Identity::Token).await,
     }
 }
 
-/// The cluster, as each caller's ServiceAccount; over stdio as the one who started the process.
-async fn cluster(common: &Common) -> anyhow::Result<Arc<dyn Readers>> {
+/// The cluster, as each caller's ServiceAccount; over stdio as the one who started the process, in the namespace of their kubeconfig.
+async fn cluster(common: &Common) -> anyhow::Result<(Arc<dyn Readers>, Identity)> {
     let client = kube::Client::try_default().await.context("no cluster: run it in a pod, or set KUBECONFIG")?;
     match cluster_version(&client).await {
         Ok(version) => tracing::info!(%version, "the cluster answers"),
         // Its tools say `cluster_unavailable` until it does: no reason to end.
         Err(error) => tracing::warn!(%error, "the cluster does not answer yet"),
     }
-    Ok(Arc::new(Impersonating { client, impersonate: common.transport == Transport::Http }))
+    let identity = Identity::WhoStartedIt { namespace: client.default_namespace().to_owned() };
+    Ok((Arc::new(Impersonating { client, impersonate: common.transport == Transport::Http }), identity))
 }
 
 impl Observability {
@@ -253,12 +280,19 @@ fn read(file: &Path, flag: &str) -> anyhow::Result<String> {
 }
 
 /// Who calls over stdio, where no request carries a token.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 enum Identity {
-    /// The one who started the process, with their own rights.
-    WhoStartedIt,
+    /// The one who started the process, with their own rights; the tenant is their namespace.
+    WhoStartedIt { namespace: String },
     /// Whom the token in INQUEST_TOOL_TOKEN names; without a valid one nothing is served.
     Token,
+}
+
+impl Identity {
+    /// Where there is no cluster.
+    fn nobody() -> Self {
+        Self::WhoStartedIt { namespace: "default".to_owned() }
+    }
 }
 
 /// Over the transport that was asked for: with tokens of `scope`, or for the one who started it.
@@ -284,8 +318,8 @@ async fn serve_tools(common: Common, tools: Registry, scope: &str, identity: Ide
         }
         Transport::Stdio => {
             let caller = match identity {
-                Identity::WhoStartedIt => {
-                    Caller { tenant: "default".to_owned(), service_account: String::new(), subject: "stdio".to_owned(), uid: String::new(), role: None }
+                Identity::WhoStartedIt { namespace } => {
+                    Caller { tenant: namespace, service_account: String::new(), subject: "stdio".to_owned(), uid: String::new(), role: None }
                 }
                 Identity::Token => caller_of_this_connection(keys, issuer, scope).await.context("not started")?,
             };

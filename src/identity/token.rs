@@ -12,6 +12,8 @@ pub const AUDIENCE: &str = "inquest-tools";
 pub const ISSUER: &str = "https://operator.inquest.dev";
 /// The scope of the tools that look at the cluster.
 pub const SCOPE_TOOLS: &str = "tools:read";
+/// The scope of what a team has written down: its runbooks.
+pub const SCOPE_KNOWLEDGE: &str = "knowledge:read";
 /// A token lives for one step; this bounds the longest one.
 pub const LIFETIME: SignedDuration = SignedDuration::from_mins(15);
 
@@ -94,7 +96,7 @@ pub fn mint(keys: &KeyRing, issuer: &str, subject: &Subject<'_>, jti: String, no
         tenant_id: subject.namespace.to_owned(),
         uid: subject.uid.to_owned(),
         service_account: subject.service_account.to_owned(),
-        scope: SCOPE_TOOLS.to_owned(),
+        scope: format!("{SCOPE_TOOLS} {SCOPE_KNOWLEDGE}"),
         // An investigation reads figures and their schemas; it owns nothing.
         role: Some("analyst".to_owned()),
     };

@@ -7,26 +7,34 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     agent::{PlannedCall, Received, ToolRef},
     runner::ToolCaller,
-    tools::server::{Caller, Registry},
+    tools::server::{Caller, Refusal, Registry},
 };
 
-/// Calls a registry as one caller, without a network.
+/// Calls registries as one caller, without a network.
 pub struct LocalTools {
-    pub registry: Registry,
+    pub registries: Vec<Registry>,
     pub caller: Caller,
 }
 
 impl LocalTools {
     #[must_use]
     pub fn catalogue(&self) -> Vec<ToolRef> {
-        self.registry.names().map(|tool| ToolRef { server: "local/kubernetes".to_owned(), tool: tool.to_owned() }).collect()
+        let of = |r: &Registry| r.names().map(|tool| ToolRef { server: server(r), tool: tool.to_owned() }).collect::<Vec<_>>();
+        self.registries.iter().flat_map(of).collect()
     }
 }
 
+fn server(registry: &Registry) -> String {
+    format!("local/{}", registry.name())
+}
+
 impl ToolCaller for LocalTools {
-    fn call<'a>(&'a self, call: &'a PlannedCall, _server: &'a str) -> BoxFuture<'a, Received> {
+    fn call<'a>(&'a self, call: &'a PlannedCall, of: &'a str) -> BoxFuture<'a, Received> {
         async move {
-            let result = self.registry.call(self.caller.clone(), &call.tool, call.arguments.clone(), &CancellationToken::new()).await;
+            let result = match self.registries.iter().find(|r| server(r) == of) {
+                Some(registry) => registry.call(self.caller.clone(), &call.tool, call.arguments.clone(), &CancellationToken::new()).await,
+                None => Err(Refusal::UnknownTool(call.tool.clone())),
+            };
             let at = Timestamp::now();
             match result {
                 Ok(value) => Received { at, text: value.to_string(), truncated: false, code: None },

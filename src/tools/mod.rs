@@ -5,6 +5,7 @@
 pub mod kubernetes;
 pub mod metrics;
 pub mod observability;
+pub mod runbooks;
 pub mod server;
 #[cfg(target_os = "linux")]
 pub mod workspace;

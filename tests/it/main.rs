@@ -8,6 +8,7 @@ mod observability;
 mod playbooks;
 mod postgres;
 mod purity;
+mod runbooks;
 mod served_tools;
 mod stdio;
 mod support;

@@ -19,7 +19,7 @@ use inquest::{
         server::Registry,
     },
 };
-use jiff::{SignedDuration, Timestamp, ToSpan, civil::Date};
+use jiff::{Timestamp, ToSpan, civil::Date};
 use serde_json::{Value, json};
 
 use crate::{
@@ -97,25 +97,6 @@ fn ask(more: Value) -> Value {
 }
 
 impl Served {
-    fn token_with(&self, tenant: &str, role: Option<&str>) -> Token {
-        let now = Timestamp::now();
-        let claims = Claims {
-            iss: inquest::identity::ISSUER.into(),
-            sub: format!("agent:{tenant}/run"),
-            aud: inquest::identity::AUDIENCE.into(),
-            exp: (now + SignedDuration::from_mins(5)).as_second(),
-            nbf: now.as_second(),
-            iat: now.as_second(),
-            jti: "j".into(),
-            tenant_id: tenant.into(),
-            uid: "u".into(),
-            service_account: "inquest-reader".into(),
-            scope: SCOPE_TOOLS.into(),
-            role: role.map(str::to_owned),
-        };
-        sign(&self.ring, &claims, now).unwrap()
-    }
-
     async fn call_as(&self, token: &Token, tool: &str, arguments: Value) -> (Option<String>, Value) {
         let got = self.connect().await.call(tool, &arguments, Some(token), LIMITS).await;
         (got.code, serde_json::from_str(&got.text).unwrap_or(Value::String(got.text)))
@@ -248,11 +229,11 @@ async fn s4_2_every_guard_answers_with_its_code_and_the_backend_is_not_asked() {
     let attacks = guarded();
     let count = served.all_refused(&attacks).await;
     println!("{count} attacks on the metrics, none passed");
-    let viewer = served.token_with("demo", Some("viewer"));
+    let viewer = served.token_with("demo", Some("viewer"), SCOPE_TOOLS);
     let (code, _) = served.call_as(&viewer, "get_schema_description", json!({"model_name": "mart_sales"})).await;
     assert_eq!(code.as_deref(), Some(codes::ROLE_DENIED));
     for role in [None, Some("admin"), Some(""), Some("Owner")] {
-        let token = served.token_with("demo", role);
+        let token = served.token_with("demo", role, SCOPE_TOOLS);
         for (tool, arguments) in
             [("list_available_metrics", json!({})), ("get_metric", ask(json!({}))), ("get_schema_description", json!({"model_name": "mart_sales"}))]
         {
@@ -332,7 +313,7 @@ async fn s4_2_the_settings_bite() {
             ("get_schema_description", json!({"model_name": "mart_sales"}), codes::ROLE_DENIED),
         ])
         .await;
-    let owner = served.token_with("demo", Some("owner"));
+    let owner = served.token_with("demo", Some("owner"), SCOPE_TOOLS);
     assert_eq!(served.call_as(&owner, "get_schema_description", json!({"model_name": "mart_sales"})).await.0.as_deref(), Some(codes::DENYLISTED_MODEL));
     let (_, capped) = served.call("get_metric", week(json!({}))).await;
     assert_eq!(
@@ -411,7 +392,7 @@ async fn s4_3_s4_4_a_real_database_answers_for_the_callers_tenant_alone() {
     assert_eq!(said["rows"][0]["revenue"], wanted("demo", ""), "{said}");
     assert_eq!(said["source"], "backend");
     // The other tenant gets its own, from the same server, by the same connection pool.
-    let (_, other) = served.call_as(&served.token_with("other", Some("analyst")), "get_metric", ask(json!({}))).await;
+    let (_, other) = served.call_as(&served.token_with("other", Some("analyst"), SCOPE_TOOLS), "get_metric", ask(json!({}))).await;
     assert_eq!(other["rows"][0]["revenue"], wanted("other", ""));
     // Grouped, filtered, in order; cut to the limit with the true total.
     let (_, rows) = served.call("get_metric", ask(json!({"dimensions": ["product_category", "date"], "metric_name": "order_count"}))).await;

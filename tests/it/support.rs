@@ -4,11 +4,11 @@ use std::{sync::Arc, time::Duration};
 
 use futures::{StreamExt, stream};
 use inquest::{
-    identity::{ISSUER, JwksSource, KeyRing, Subject, Token, Verifier, install_crypto, mint},
+    identity::{AUDIENCE, Claims, ISSUER, JwksSource, KeyRing, Subject, Token, Verifier, install_crypto, mint, sign},
     mcp::{CallLimits, Connection, Endpoint},
     tools::server::{Registry, ServerOptions, serve},
 };
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
@@ -62,6 +62,26 @@ impl Served {
     pub fn token(&self, tenant: &str) -> Token {
         let subject = Subject { namespace: tenant, name: "run", uid: "u", service_account: "inquest-reader" };
         mint(&self.ring, ISSUER, &subject, "j".into(), Timestamp::now()).unwrap()
+    }
+
+    /// A token that says just this.
+    pub fn token_with(&self, tenant: &str, role: Option<&str>, scope: &str) -> Token {
+        let now = Timestamp::now();
+        let claims = Claims {
+            iss: ISSUER.into(),
+            sub: format!("agent:{tenant}/run"),
+            aud: AUDIENCE.into(),
+            exp: (now + SignedDuration::from_mins(5)).as_second(),
+            nbf: now.as_second(),
+            iat: now.as_second(),
+            jti: "j".into(),
+            tenant_id: tenant.into(),
+            uid: "u".into(),
+            service_account: "inquest-reader".into(),
+            scope: scope.into(),
+            role: role.map(str::to_owned),
+        };
+        sign(&self.ring, &claims, now).unwrap()
     }
 
     pub async fn connect(&self) -> Connection {

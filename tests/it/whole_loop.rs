@@ -10,7 +10,8 @@ use inquest::{
     runner::{Parts, Stepped, postmortem, step},
     store::{JournalStore, MemoryStore, RunId},
     tools::{
-        kubernetes::{Snapshot, tools},
+        kubernetes::{Readers, Snapshot, tools},
+        runbooks,
         server::Caller,
     },
 };
@@ -71,9 +72,18 @@ fn saved(objects: Vec<Value>, log: &str, denied: &[&str]) -> Snapshot {
 }
 
 async fn ask(snapshot: Snapshot, calls: i32, question: &str, target: Option<&str>) -> (StopReason, Postmortem, u32) {
-    let registry = tools(Arc::new(Arc::new(snapshot)));
+    ask_with(snapshot, calls, question, target, false).await
+}
+
+async fn ask_with(snapshot: Snapshot, calls: i32, question: &str, target: Option<&str>, with_runbooks: bool) -> (StopReason, Postmortem, u32) {
+    let readers: Arc<dyn Readers> = Arc::new(Arc::new(snapshot));
+    // Only where there are runbooks: the other tests count calls.
+    let mut registries = vec![tools(Arc::clone(&readers))];
+    if with_runbooks {
+        registries.push(runbooks::tools(runbooks::Settings { readers: Some(readers), folder: None, shared: "inquest-system".into() }));
+    }
     let caller = Caller { tenant: "demo".into(), service_account: String::new(), subject: "test".into(), uid: String::new(), role: None };
-    let local = LocalTools { registry, caller };
+    let local = LocalTools { registries, caller };
     let catalogue = local.catalogue();
     let target = target.map(|t| ObjectRef { kind: "Deployment".into(), namespace: "demo".into(), name: t.into(), ..ObjectRef::default() });
     let case = Case { namespace: "demo".into(), question: question.into(), target, window_minutes: 60 };
@@ -102,6 +112,32 @@ async fn a_cause_two_hops_away_is_found_and_each_link_is_proved() {
     let said: Vec<&str> = post.chain.iter().map(|c| c.statement.as_str()).collect();
     assert!(said.iter().any(|s| s.starts_with("Deployment api fails because redis:6379 does not accept connections")), "{said:?}");
     assert!(post.chain.iter().all(|c| !c.citations.is_empty()));
+}
+
+/// S1.17: a runbook is cited if it holds what proves the cause, and not if it fits by its words alone.
+#[tokio::test]
+async fn s1_17_a_runbook_is_cited_for_the_very_words_that_prove_the_cause() {
+    let book = |name: &str, signature: &str| {
+        json!({"kind": "Runbook", "metadata": {"name": name, "namespace": "inquest-system"},
+               "spec": {"title": "A ConfigMap that redis needs is not there", "signatures": [signature], "body": "configmap redis-settings not found in demo"}})
+    };
+    let mut objects = chain();
+    objects.extend([book("rollback", "ImagePullBackOff"), book("settings", "configmap \"redis-settings\" not found")]);
+    let (stop, post, calls) = ask_with(saved(objects, REFUSED, &[]), 8, "Why?", Some("api"), true).await;
+    assert_eq!((stop, post.outcome, calls), (StopReason::Done, Outcome::RootCauseFound, 4), "{post:?}");
+    let cited = post.runbook.unwrap();
+    assert_eq!(
+        (cited.namespace.as_str(), cited.name.as_str(), cited.signature.as_str()),
+        ("inquest-system", "settings", "configmap \"redis-settings\" not found")
+    );
+    let mut objects = chain();
+    objects.push(book("rollback", "ImagePullBackOff"));
+    let (_, post, _) = ask_with(saved(objects, REFUSED, &[]), 8, "Why?", Some("api"), true).await;
+    assert_eq!((post.outcome, post.runbook), (Outcome::RootCauseFound, None));
+    // The account may not read them: the cause stands, and what was not searched is said.
+    let (_, post, _) = ask_with(saved(chain(), REFUSED, &["Runbook"]), 8, "Why?", Some("api"), true).await;
+    assert_eq!((post.outcome, post.runbook), (Outcome::RootCauseFound, None));
+    assert!(post.not_checked.iter().any(|l| l.contains("runbooks")), "{:?}", post.not_checked);
 }
 
 #[tokio::test]

@@ -8,6 +8,7 @@ use super::{
     facts::{Facts, Frame, Key, Problem},
     format::{LoadError, Playbook, load},
     matcher::{Hypothesis, Meaning, Need, matches},
+    runbook,
 };
 use crate::{
     agent::{Journal, Move, ToolCall, is_no_answer},
@@ -220,13 +221,20 @@ impl Investigator for Playbooks {
         }
         let calls: Vec<ToolCall> = path.wants.into_iter().filter(|c| !asked.contains(&(c.tool.as_str(), &c.arguments))).collect();
         if calls.is_empty() {
-            return Move::Conclude { draft: Box::new(self.draft(case, &facts, None)) };
+            let mut draft = self.draft(case, &facts, None);
+            if let Finding::Cause(root) = &draft.finding
+                && let Some(search) = runbook::search(root, journal)
+            {
+                return Move::Call { thought: "the cause is known: is there a runbook for it?".to_owned(), calls: vec![search] };
+            }
+            draft.runbook = runbook::cited(journal);
+            return Move::Conclude { draft: Box::new(draft) };
         }
         Move::Call { thought: path.end.thought(), calls }
     }
 
     fn conclude(&self, case: &Case, journal: &Journal, stop: StopReason) -> Draft {
-        self.draft(case, &Facts::of(journal), Some(stop))
+        Draft { runbook: runbook::cited(journal), ..self.draft(case, &Facts::of(journal), Some(stop)) }
     }
 }
 

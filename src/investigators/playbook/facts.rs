@@ -148,14 +148,9 @@ impl Facts {
                 objects: decode(&value, "objects"),
                 complete: value.get("complete").and_then(Value::as_bool).unwrap_or(false),
                 summary: said("summary"),
-                denied: value
-                    .get("denied")
-                    .and_then(Value::as_array)
-                    .into_iter()
-                    .flatten()
-                    .map(|d| format!("{}: {}", text(d, "what"), text(d, "why")))
-                    .collect(),
+                denied: denied(&value),
             }),
+            "search_runbooks" => self.truncated.extend(denied(&value)),
             "kubectl_logs" => {
                 let lines: Vec<Line> = decode(&value, "lines");
                 let explaining = lines::explaining(&lines);
@@ -205,6 +200,11 @@ impl Facts {
 
 fn text<'a>(value: &'a Value, key: &str) -> &'a str {
     value.get(key).and_then(Value::as_str).unwrap_or_default()
+}
+
+/// What the tool could not read, as lines for a person.
+fn denied(value: &Value) -> Vec<String> {
+    value.get("denied").and_then(Value::as_array).into_iter().flatten().map(|d| format!("{}: {}", text(d, "what"), text(d, "why"))).collect()
 }
 
 /// A list of things, leaving out those that are not what they should be: a server of somebody else may answer anything.

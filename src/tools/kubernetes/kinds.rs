@@ -42,6 +42,7 @@ pub static KINDS: &[Kind] = &[
     kind("NetworkPolicy", "networking.k8s.io", "networkpolicies", true, &["netpol"]),
     Kind { kind: "HorizontalPodAutoscaler", group: "autoscaling", version: "v2", plural: "horizontalpodautoscalers", namespaced: true, short: &["hpa"] },
     kind("PodDisruptionBudget", "policy", "poddisruptionbudgets", true, &["pdb"]),
+    Kind { kind: "Runbook", group: "inquest.dev", version: "v1alpha1", plural: "runbooks", namespaced: true, short: &["irb"] },
     kind("StorageClass", "storage.k8s.io", "storageclasses", false, &["sc"]),
     kind("PriorityClass", "scheduling.k8s.io", "priorityclasses", false, &["pc"]),
     kind("ValidatingWebhookConfiguration", "admissionregistration.k8s.io", "validatingwebhookconfigurations", false, &[]),

@@ -16,7 +16,7 @@ use crate::tools::server::Refusal;
 /// Lists in flight at once: enough to hide the round trips, few enough to be fair to the API server.
 const AT_ONCE: usize = 12;
 /// Kinds that no analysis needs, or that are asked for by name only.
-const NOT_NEEDED: &[&str] = &["ControllerRevision", "Namespace"];
+const NOT_NEEDED: &[&str] = &["ControllerRevision", "Namespace", "Runbook"];
 
 /// The objects of one namespace and of the cluster, as far as the reader may see them.
 pub struct World {

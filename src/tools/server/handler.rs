@@ -108,6 +108,11 @@ impl Registry {
         self
     }
 
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        self.name
+    }
+
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.tools.keys().map(String::as_str)
     }
