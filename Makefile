@@ -29,7 +29,7 @@ crds: ## write the generated CRDs anew
 	cargo run --quiet --locked -- crds crds charts/inquest/crds
 
 image:
-	@mkdir -p .work && tests/cluster/image.sh .work/inquest.tar
+	@mkdir -p .work && tests/cluster/image.sh .work
 
 node-up:
 	@tests/cluster/node.sh up && echo "export KUBECONFIG=$$(tests/cluster/node.sh env)"

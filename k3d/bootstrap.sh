@@ -6,7 +6,7 @@ work=$root/.work
 mkdir -p "$work"
 tenants=("$@")
 [ ${#tenants[@]} -gt 0 ] || tenants=(demo)
-archive=$work/inquest.tar
+archives=("$work/inquest.tar" "$work/inquest-workspace.tar")
 
 if [ -n "${INQUEST_E2E_CONTEXT:-}" ]; then
   kind="the given context $INQUEST_E2E_CONTEXT"
@@ -26,27 +26,29 @@ printf 'export KUBECONFIG=%q PATH=%q:$PATH\n' "$KUBECONFIG" "$bin" >"$work/env"
 command -v helm >/dev/null || { say "helm is missing: install helm 3.14 or newer"; exit 1; }
 
 say "image"
-"$here/image.sh" "$archive"
+"$here/image.sh" "$work"
 case $kind in
-  k3d*) k3d image import -c inquest-demo "$archive" ;;
-  "the local"*) "$here/node.sh" load "$archive" ;;
-  *) say "  not loaded: the nodes of a given context must be able to pull ghcr.io/inquest-dev/inquest:0.1.0, or have it" ;;
+  k3d*) k3d image import -c inquest-demo "${archives[@]}" ;;
+  "the local"*) "$here/node.sh" load "${archives[@]}" ;;
+  *) say "  not loaded: the nodes of a given context must be able to pull ghcr.io/inquest-dev/inquest:0.1.0 and inquest-workspace:0.1.0, or have them" ;;
 esac
 
 say "install"
 for namespace in inquest-system "${tenants[@]}"; do
   kubectl create namespace "$namespace" --dry-run=client -o yaml | kubectl apply -f - >/dev/null
 done
+# What must be there before the chart: the tests have a Prometheus, and files for the workspace.
+[ -z "${INQUEST_MANIFESTS:-}" ] || kubectl apply -f "$INQUEST_MANIFESTS" >/dev/null
 install() {
   # helm installs CRDs once and never upgrades them.
   kubectl apply --server-side --force-conflicts -f "$root/crds" >/dev/null
   # A rebuilt image keeps its tag: the annotation makes the pods start anew.
   helm upgrade --install inquest "$root/charts/inquest" -n inquest-system --skip-crds \
     --set "tenants={$(IFS=,; echo "${tenants[*]}")}" \
-    --set-string "podAnnotations.inquest\.dev/image=$(sha256sum "$archive" | cut -c1-16)" "${helm_args[@]}" >"$work/helm.log" 2>&1 || { cat "$work/helm.log" >&2; exit 1; }
-  kubectl -n inquest-system rollout status deployment/inquest-operator deployment/kubernetes-tools --timeout=120s >/dev/null
-  kubectl -n inquest-system wait toolserver/kubernetes --for=condition=Ready --timeout=60s >/dev/null
+    --set-string "podAnnotations.inquest\.dev/image=$(sha256sum "${archives[0]}" | cut -c1-16)" "${helm_args[@]}" >"$work/helm.log" 2>&1 || { cat "$work/helm.log" >&2; exit 1; }
+  kubectl -n inquest-system rollout status deployment -l app.kubernetes.io/instance=inquest --timeout=120s >/dev/null
+  kubectl -n inquest-system wait toolservers -l app.kubernetes.io/instance=inquest --for=condition=Ready --timeout=60s >/dev/null
 }
-# More arguments for helm, as one string: the tests add a reader.
+# More arguments for helm, as one string: the tests switch on every server.
 read -ra helm_args <<<"${INQUEST_HELM_ARGS:-}"
 timed "helm install" install

@@ -218,9 +218,14 @@ fn headers(endpoint: &Endpoint, token: Option<&Token>) -> Result<HashMap<HeaderN
 #[derive(Clone)]
 struct PerRequestHeaders(HashMap<HeaderName, HeaderValue>);
 
-/// Adds the headers that a request carries to those of the connection.
+/// A connection that is refused was to a replica that is gone, and the Service has others: nothing was sent, so it is tried anew. The
+/// call's own deadline holds all the same.
+const REFUSED_FOR: Duration = Duration::from_secs(3);
+const BETWEEN: Duration = Duration::from_millis(40);
+
+/// Adds the headers that a request carries to those of the connection, and finds another replica where one is gone.
 #[derive(Clone)]
-pub struct HeaderClient<C>(pub C);
+struct HeaderClient(reqwest::Client);
 
 fn merge(message: &ClientJsonRpcMessage, headers: &mut HashMap<HeaderName, HeaderValue>) {
     if let ClientJsonRpcMessage::Request(request) = message
@@ -231,9 +236,10 @@ fn merge(message: &ClientJsonRpcMessage, headers: &mut HashMap<HeaderName, Heade
 }
 
 type Headers = HashMap<HeaderName, HeaderValue>;
+type Failure = StreamableHttpError<reqwest::Error>;
 
-impl<C: StreamableHttpClient + Sync> StreamableHttpClient for HeaderClient<C> {
-    type Error = C::Error;
+impl StreamableHttpClient for HeaderClient {
+    type Error = reqwest::Error;
 
     async fn post_message(
         &self,
@@ -242,7 +248,7 @@ impl<C: StreamableHttpClient + Sync> StreamableHttpClient for HeaderClient<C> {
         session: Option<Arc<str>>,
         auth: Option<String>,
         mut headers: Headers,
-    ) -> Result<StreamableHttpPostResponse, StreamableHttpError<C::Error>> {
+    ) -> Result<StreamableHttpPostResponse, Failure> {
         merge(&message, &mut headers);
         self.0.post_message(uri, message, session, auth, headers).await
     }
@@ -255,12 +261,20 @@ impl<C: StreamableHttpClient + Sync> StreamableHttpClient for HeaderClient<C> {
         auth: Option<String>,
         mut headers: Headers,
         limits: StreamableHttpResponseLimits,
-    ) -> Result<StreamableHttpPostResponse, StreamableHttpError<C::Error>> {
+    ) -> Result<StreamableHttpPostResponse, Failure> {
         merge(&message, &mut headers);
-        self.0.post_message_with_response_limits(uri, message, session, auth, headers, limits).await
+        let until = tokio::time::Instant::now() + REFUSED_FOR;
+        loop {
+            let sent =
+                self.0.post_message_with_response_limits(Arc::clone(&uri), message.clone(), session.clone(), auth.clone(), headers.clone(), limits).await;
+            match sent {
+                Err(StreamableHttpError::Client(error)) if error.is_connect() && tokio::time::Instant::now() < until => tokio::time::sleep(BETWEEN).await,
+                done => return done,
+            }
+        }
     }
 
-    async fn delete_session(&self, uri: Arc<str>, session: Arc<str>, auth: Option<String>, headers: Headers) -> Result<(), StreamableHttpError<C::Error>> {
+    async fn delete_session(&self, uri: Arc<str>, session: Arc<str>, auth: Option<String>, headers: Headers) -> Result<(), Failure> {
         self.0.delete_session(uri, session, auth, headers).await
     }
 
@@ -271,7 +285,7 @@ impl<C: StreamableHttpClient + Sync> StreamableHttpClient for HeaderClient<C> {
         last_event: Option<String>,
         auth: Option<String>,
         headers: Headers,
-    ) -> Result<BoxStream<'static, Result<sse_stream::Sse, SseError>>, StreamableHttpError<C::Error>> {
+    ) -> Result<BoxStream<'static, Result<sse_stream::Sse, SseError>>, Failure> {
         self.0.get_stream(uri, session, last_event, auth, headers).await
     }
 }

@@ -3,5 +3,5 @@
 mod client;
 mod local;
 
-pub use client::{CallLimits, Connection, Endpoint, HeaderClient, McpError, Offered};
+pub use client::{CallLimits, Connection, Endpoint, McpError, Offered};
 pub use local::LocalTools;

@@ -7,7 +7,7 @@ export CGO_ENABLED=0 GOFLAGS=-mod=mod
 
 packages() {
   local wanted=() package
-  for package in containerd runc containernetworking-plugins iptables ipset busybox-static conntrack openssl buildah iproute2 procps gcc libc6-dev python3; do
+  for package in containerd runc containernetworking-plugins iptables ipset busybox-static conntrack openssl buildah iproute2 procps gcc libc6-dev python3 prometheus; do
     dpkg-query -W -f='${Status}' "$package" 2>/dev/null | grep -q 'ok installed' || wanted+=("$package")
   done
   command -v kubectl >/dev/null || wanted+=(kubernetes-client)
@@ -89,6 +89,12 @@ base_images() {
     touch "$images/.named"
   fi
   image docker.io/library/busybox:1.36 "$roots/busybox" busybox.tar sh
+  if [ ! -f "$images/prometheus.tar" ]; then
+    # Debian's Prometheus, with the libraries that it is linked to.
+    mkdir -p "$roots/prometheus/tmp"
+    { echo /usr/bin/prometheus; ldd /usr/bin/prometheus | grep -o '/[^ ]*'; } | while read -r file; do cp -L --parents "$file" "$roots/prometheus"; done
+  fi
+  image localhost/prometheus:1 "$roots/prometheus" prometheus.tar /usr/bin/prometheus
 }
 
 say "building the node's parts (only what is missing)"

@@ -11,13 +11,13 @@ tenants=(demo sc-cross)
 for scenario in "$root"/tests/scenarios/*/; do tenants+=("sc-$(basename "$scenario")"); done
 # The test binary is linked while the cores are free, before the pods crash.
 timed "compile the tests" cargo test --quiet --locked --features e2e --test e2e --no-run
-INQUEST_HELM_ARGS="--set=readers={inquest-reader,blind}" "$root/k3d/bootstrap.sh" "${tenants[@]}"
+INQUEST_HELM_ARGS="-f $here/e2e-values.yaml" INQUEST_MANIFESTS=$here/e2e.yaml "$root/k3d/bootstrap.sh" "${tenants[@]}"
 . "$root/.work/env"
 for tenant in "${tenants[@]}"; do
   # Left over from a run before: the pods' events would be old.
   kubectl -n "$tenant" delete investigations,deployments,jobs,services,pvc,resourcequotas,pods --all --wait=false >/dev/null
 done
 # A pod of the release before may still answer, and takes its log with it.
-until [ "$(kubectl -n inquest-system get pods --no-headers | wc -l)" = 3 ]; do sleep 1; done
+until [ -z "$(kubectl -n inquest-system get pods -o jsonpath='{.items[*].metadata.deletionTimestamp}')" ]; do sleep 1; done
 for tenant in "${tenants[@]}"; do kubectl -n "$tenant" wait pods --all --for=delete --timeout=60s >/dev/null 2>&1 || true; done
 cargo test --quiet --locked --features e2e --test e2e -- --test-threads=1 --nocapture

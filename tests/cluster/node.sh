@@ -125,8 +125,9 @@ imageGCHighThresholdPercent: 100
 evictionHard: {memory.available: 100Mi}
 syncFrequency: 10s
 YAML
+  # Its cAdvisor asks containerd for the names of containers, by a flag of its own.
   start kubelet "$bin/kubelet" --config=kubelet/config.yaml --kubeconfig=pki/kubelet.conf --hostname-override=node-1 \
-    --node-ip=$address --root-dir="$run/kubelet/root" --cert-dir="$run/kubelet/pki"
+    --node-ip=$address --root-dir="$run/kubelet/root" --cert-dir="$run/kubelet/pki" --containerd="$socket"
   start kube-proxy "$bin/kube-proxy" --kubeconfig=pki/proxy.conf --hostname-override=node-1 --cluster-cidr=$pods --proxy-mode=iptables \
     --conntrack-max-per-core=0 --healthz-bind-address=127.0.0.1:10256 --metrics-bind-address=127.0.0.1:10249
   start kube-router "$bin/kube-router" --kubeconfig=pki/admin.conf --run-firewall=true --run-router=false --run-service-proxy=false \

@@ -33,7 +33,7 @@ fn journal(object: &Value) -> Journal {
 
 /// Calls that the tool servers say they executed for a run.
 fn executed(name: &str) -> usize {
-    let logs = kubectl(&["-n", "inquest-system", "logs", "-l", "app.kubernetes.io/component=kubernetes-tools", "--tail=-1"]);
+    let logs = kubectl(&["-n", "inquest-system", "logs", "-l", "app.kubernetes.io/component in (kubernetes-tools,runbooks-tools)", "--tail=-1"]);
     let subject = format!("agent:{NAMESPACE}/{name}\"");
     logs.lines().filter(|l| l.contains("\"latency_ms\"") && l.contains(&subject)).count()
 }

@@ -7,4 +7,5 @@ mod kubectl;
 mod lifecycle;
 mod rights;
 mod scenarios;
+mod servers;
 mod validation;

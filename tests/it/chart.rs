@@ -6,7 +6,7 @@ use std::{fs, path::Path};
 fn every_rule_of_the_chart_has_a_comment_and_no_secret_is_readable() {
     let templates = Path::new(env!("CARGO_MANIFEST_DIR")).join("charts/inquest/templates");
     let mut rules = 0;
-    for file in ["operator-rbac.yaml", "tools-kubernetes-rbac.yaml", "tenants.yaml"] {
+    for file in ["operator-rbac.yaml", "tools-rbac.yaml", "tenants.yaml"] {
         let text = fs::read_to_string(templates.join(file)).unwrap();
         let lines: Vec<&str> = text.lines().collect();
         for (at, line) in lines.iter().enumerate() {

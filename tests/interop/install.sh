@@ -1,0 +1,17 @@
+#!/usr/bin/env bash
+# The MCP clients and servers of others that ours are tried with, into the cache: what is there in these versions is not installed again.
+set -euo pipefail
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+folder=${INQUEST_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/inquest}/interop
+arch=$(uname -m | sed 's/x86_64/amd64/; s/aarch64/arm64/')
+kubernetes_mcp_server=kubernetes-mcp-server-linux-$arch@0.0.67
+stamp=$(cat "$here/package-lock.json" "$here/requirements.txt" "$here/install.sh" | sha256sum)
+[ "$(cat "$folder/.stamp" 2>/dev/null)" = "$stamp" ] && exit 0
+rm -rf "$folder" && mkdir -p "$folder"
+cp "$here"/package*.json "$folder"
+npm --prefix "$folder" ci --no-audit --no-fund --loglevel=error >/dev/null
+# The package of this platform alone: npm cannot lock those of the others without their addresses.
+npm --prefix "$folder" install --no-save --no-audit --no-fund --loglevel=error "$kubernetes_mcp_server" >/dev/null
+python3 -m venv "$folder/venv"
+"$folder/venv/bin/pip" install --quiet --disable-pip-version-check -r "$here/requirements.txt"
+echo "$stamp" >"$folder/.stamp"
