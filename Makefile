@@ -1,6 +1,6 @@
 # The two commands of the README, and their parts. Each part can be run alone.
 SHELL := bash
-.PHONY: demo test fuzz check unit e2e crds image node-up node-down clean bench
+.PHONY: demo test fuzz check unit e2e crds image node-up node-down clean bench bench-tools
 
 demo: ## a cluster, Inquest in it, and a broken shop explained
 	@k3d/demo.sh
@@ -24,6 +24,9 @@ e2e: ## the tests on a real node: starts it, installs the chart, and stops it ag
 
 bench: ## figures on the real node
 	@benches/whole-path.sh
+
+bench-tools: ## calls a second of a tool server, beside those of others
+	@benches/tools.sh
 
 crds: ## write the generated CRDs anew
 	cargo run --quiet --locked -- crds crds charts/inquest/crds

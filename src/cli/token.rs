@@ -5,6 +5,7 @@ use std::{collections::BTreeMap, fs, io::Write, os::unix::fs::OpenOptionsExt, pa
 use anyhow::Context;
 use jiff::{SignedDuration, Timestamp};
 
+use crate::api::Span;
 use crate::identity::{AUDIENCE, Claims, ISSUER, KeyRing, SCOPE_TOOLS, sign};
 
 /// A person's token, pasted into a client's settings.
@@ -24,9 +25,9 @@ pub struct Args {
     /// Who uses it: the audit log's `user`.
     #[arg(long, default_value = "desktop")]
     user: String,
-    /// How long it is valid.
-    #[arg(long, default_value_t = 12, value_parser = clap::value_parser!(i64).range(1..=24 * 31))]
-    hours: i64,
+    /// How long it is valid, as in 12h, at most 744h; a server over HTTP takes none that is longer than 15m.
+    #[arg(long, default_value = "12h", value_parser = life)]
+    valid_for: SignedDuration,
     /// Space-separated.
     #[arg(long, default_value = SCOPE_TOOLS)]
     scope: String,
@@ -34,14 +35,14 @@ pub struct Args {
 
 #[expect(clippy::print_stdout, reason = "the token is the command's output")]
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
-    let Args { keys, tenant, role, user, hours, scope } = args;
+    let Args { keys, tenant, role, user, valid_for, scope } = args;
     let now = Timestamp::now();
     let ring = ring(&keys, now).with_context(|| format!("--keys {}", keys.display()))?;
     let claims = Claims {
         iss: ISSUER.to_owned(),
         sub: format!("agent:{tenant}/{user}"),
         aud: AUDIENCE.to_owned(),
-        exp: (now + SignedDuration::from_hours(hours)).as_second(),
+        exp: (now + valid_for).as_second(),
         nbf: now.as_second(),
         iat: now.as_second(),
         jti: format!("{user}-{}", now.as_nanosecond()),
@@ -53,6 +54,15 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     };
     println!("{}", sign(&ring, &claims, now)?.reveal());
     Ok(ExitCode::SUCCESS)
+}
+
+fn life(text: &str) -> Result<SignedDuration, String> {
+    let life = Span::from(text).duration().map_err(|e| e.to_string())?;
+    let life = SignedDuration::try_from(life).map_err(|e| e.to_string())?;
+    if life < SignedDuration::from_secs(1) || life > LONGEST_LIFE {
+        return Err("it must be between 1s and 744h".to_owned());
+    }
+    Ok(life)
 }
 
 /// The folder's key; the first call makes it. Nobody else may read it.

@@ -95,6 +95,33 @@ async fn s1_6_every_other_token_is_refused() {
     }
 }
 
+/// A token that was proved once is remembered, and no longer than it is valid.
+#[tokio::test]
+async fn a_remembered_token_expires_as_any_other() {
+    let now = Timestamp::now();
+    let ring = ring(now);
+    let verifier = verifier(&ring);
+    let at = now.as_second();
+    // It expired within the leeway of clocks: valid for a second or two more.
+    let claims = Claims { iat: at - 600, nbf: at - 600, exp: at - 28, ..claims_of(mint(&ring, ISSUER, &subject(), "j".into(), now).unwrap().reveal()) };
+    let token = sign(&ring, &claims, now).unwrap();
+    assert_eq!(verifier.verify(token.reveal()).await.unwrap(), claims);
+    assert_eq!(verifier.verify(token.reveal()).await.unwrap(), claims);
+    let mut seen = Ok(claims);
+    for _ in 0..60 {
+        tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+        seen = verifier.verify(token.reveal()).await;
+        if seen.is_err() {
+            break;
+        }
+    }
+    assert_eq!(seen.unwrap_err(), Refused::Expired);
+}
+
+fn claims_of(token: &str) -> Claims {
+    serde_json::from_slice(&B64.decode(token.split('.').nth(1).unwrap()).unwrap()).unwrap()
+}
+
 fn ring_jwks_x(ring: &KeyRing) -> String {
     ring.jwks()["keys"][0]["x"].as_str().unwrap().to_owned()
 }

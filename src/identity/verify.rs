@@ -6,9 +6,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use jiff::SignedDuration;
+use jiff::{SignedDuration, Timestamp};
 use jsonwebtoken::{Algorithm, DecodingKey, Validation, decode, decode_header};
 use serde_json::Value;
+use sha2::{Digest, Sha256};
 
 use super::{AUDIENCE, Claims};
 
@@ -18,6 +19,9 @@ const REFRESH_AT_MOST_EVERY: Duration = Duration::from_secs(5);
 const FETCH_TIMEOUT: Duration = Duration::from_secs(5);
 /// Clocks of nodes differ by less.
 const LEEWAY_SECONDS: u64 = 30;
+
+/// Tokens that are remembered: more runs than one server sees in a quarter of an hour.
+const MAX_PROVED: usize = 4096;
 
 /// Where the public keys come from.
 #[derive(Clone, Debug)]
@@ -32,7 +36,7 @@ pub enum JwksSource {
 pub enum Refused {
     #[error("no bearer token: send the investigation's token in the Authorization header")]
     Missing,
-    #[error("the token is not a signed ES256 token of this issuer")]
+    #[error("the token is no ES256 token of this issuer that is valid now and lives for no longer than it may")]
     Invalid,
     #[error("the token has expired")]
     Expired,
@@ -81,6 +85,9 @@ pub struct Verifier {
 #[derive(Default)]
 struct Keys {
     by_id: HashMap<String, DecodingKey>,
+    /// Tokens that these keys proved, by their SHA-256: a run shows the same one with each call of a step, and a signature costs more than
+    /// most calls. New keys begin with none.
+    proved: HashMap<[u8; 32], Claims>,
     asked: Option<Instant>,
 }
 
@@ -111,6 +118,31 @@ impl Verifier {
     /// # Errors
     /// Why it is refused.
     pub async fn verify(&self, token: &str) -> Result<Claims, Refused> {
+        let digest: [u8; 32] = Sha256::digest(token).into();
+        if let Some(claims) = self.proved(&digest, Timestamp::now().as_second())? {
+            return Ok(claims);
+        }
+        let claims = self.prove(token).await?;
+        let mut keys = self.keys.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        if keys.proved.len() >= MAX_PROVED {
+            keys.proved.clear();
+        }
+        keys.proved.insert(digest, claims.clone());
+        Ok(claims)
+    }
+
+    /// The claims of a token that was proved before, if it is still in its time.
+    fn proved(&self, digest: &[u8; 32], now: i64) -> Result<Option<Claims>, Refused> {
+        let mut keys = self.keys.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let Some(claims) = keys.proved.get(digest) else { return Ok(None) };
+        if claims.exp.saturating_add_unsigned(LEEWAY_SECONDS) < now {
+            keys.proved.remove(digest);
+            return Err(Refused::Expired);
+        }
+        Ok(Some(claims.clone()))
+    }
+
+    async fn prove(&self, token: &str) -> Result<Claims, Refused> {
         let header = decode_header(token).map_err(|_| Refused::Invalid)?;
         if header.alg != Algorithm::ES256 {
             return Err(Refused::Invalid);
@@ -191,7 +223,7 @@ impl Verifier {
             .collect();
         // Counted only when it brought something: a failed fetch is tried again by the next caller.
         let mut keys = self.keys.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        (keys.by_id, keys.asked) = (by_id, Some(Instant::now()));
+        *keys = Keys { by_id, proved: HashMap::new(), asked: Some(Instant::now()) };
         Ok(())
     }
 }

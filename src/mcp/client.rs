@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use rmcp::{
     ClientLifecycleMode, ClientServiceExt, RoleClient, ServiceError,
     model::{CallToolRequest, CallToolRequestParams, CallToolResult, ClientJsonRpcMessage, ClientRequest, GetExtensions, ProtocolVersion, ServerResult},
-    service::{PeerRequestOptions, RunningService},
+    service::{ClientInitializeError, PeerRequestOptions, RunningService},
     transport::{
         StreamableHttpClientTransport,
         streamable_http_client::{
@@ -95,13 +95,19 @@ impl Connection {
     pub async fn open(endpoint: Endpoint, http: reqwest::Client, token: Option<&Token>, deadline: Duration) -> Result<Self, McpError> {
         let url = endpoint.url.clone();
         let headers = headers(&endpoint, token)?;
-        let config = StreamableHttpClientTransportConfig::with_uri(url.clone()).custom_headers(headers);
-        let transport = StreamableHttpClientTransport::with_client(HeaderClient(http), config);
-        let mode = ClientLifecycleMode::Auto { preferred_versions: vec![ProtocolVersion::V_2026_07_28], legacy_version: None };
-        let service = tokio::time::timeout(deadline, ().serve_with_lifecycle(transport, mode))
-            .await
-            .map_err(|_| McpError::Timeout { url: url.clone(), seconds: deadline.as_secs() })?
-            .map_err(|e| {
+        let serve = |mode| {
+            let config = StreamableHttpClientTransportConfig::with_uri(url.clone()).custom_headers(headers.clone());
+            ().serve_with_lifecycle(StreamableHttpClientTransport::with_client(HeaderClient(http.clone()), config), mode)
+        };
+        let served = async {
+            match serve(ClientLifecycleMode::Auto { preferred_versions: vec![ProtocolVersion::V_2026_07_28], legacy_version: None }).await {
+                // It says which revisions it knows, and they are older: rmcp takes that for an end. kubernetes-mcp-server answers so.
+                Err(ClientInitializeError::NoCompatibleProtocolVersion { .. }) => serve(ClientLifecycleMode::Initialize).await,
+                done => done,
+            }
+        };
+        let service =
+            tokio::time::timeout(deadline, served).await.map_err(|_| McpError::Timeout { url: url.clone(), seconds: deadline.as_secs() })?.map_err(|e| {
                 let text = chain(&e);
                 tracing::debug!(%url, error = text, "no MCP connection");
                 let unavailable = ["HTTP 502", "HTTP 503", "HTTP 504"].iter().any(|c| text.contains(c));

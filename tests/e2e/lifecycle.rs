@@ -21,7 +21,7 @@ const NAMESPACE: &str = "sc-dependency-down";
 const SPEC: &str = "target: {kind: Deployment, name: checkout}";
 
 /// The journal of a run, read from the cluster as the operator reads it.
-fn journal(object: &Value) -> Journal {
+pub fn journal(object: &Value) -> Journal {
     let text = |p: &str| object["metadata"][p].as_str().unwrap().to_owned();
     let id = RunId { namespace: text("namespace"), name: text("name"), uid: text("uid") };
     tokio::runtime::Runtime::new().unwrap().block_on(async {

@@ -240,3 +240,29 @@ fn s1_17_a_run_cites_the_runbook_of_its_cause() {
     assert_eq!((phase(&object), cited["name"].as_str(), cited["namespace"].as_str()), ("Concluded", Some("settings"), Some(namespace.as_str())), "{object}");
     println!("{}", object["status"]["postmortem"]["markdown"].as_str().unwrap());
 }
+
+/// S1.2: a server that nobody here wrote is a ToolServer, and nothing else. What it could change is not offered.
+#[test]
+fn s1_2_a_third_partys_server_is_one_more_tool_server() {
+    scenario("healthy");
+    apply(
+        TENANT,
+        "apiVersion: inquest.dev/v1alpha1\nkind: ToolServer\nmetadata: {name: third-party}\nspec: {url: 'http://kubernetes-mcp-server.third-party.svc:8080/mcp', auth: {type: None}}\n",
+    );
+    let ready = |o: &Value| o["status"]["conditions"].as_array().into_iter().flatten().any(|c| c["type"] == "Ready" && c["status"] == "True");
+    let server = until("it is discovered", 60, || Some(get(&["-n", TENANT, "get", "toolserver", "third-party"])).filter(ready));
+    let listed = server["status"].to_string();
+    assert!(listed.contains("pods_list_in_namespace"), "{listed}");
+    println!("{}", kubectl(&["-n", TENANT, "get", "toolservers"]));
+    println!("{}", server["status"]);
+    investigate(TENANT, "with-third-party", "{target: {kind: Deployment, name: web}}");
+    let object = ended(TENANT, "with-third-party");
+    assert_eq!(phase(&object), "Concluded", "{object}");
+    let offered: Vec<String> =
+        crate::lifecycle::journal(&object).tools().iter().filter(|t| t.server == format!("{TENANT}/third-party")).map(|t| t.tool.clone()).collect();
+    assert!(offered.iter().any(|t| t == "pods_list_in_namespace"), "{offered:?}");
+    let writes = ["pods_delete", "pods_exec", "pods_run", "resources_create_or_update", "resources_delete", "resources_scale"];
+    assert!(writes.iter().all(|w| !offered.iter().any(|t| t == w)), "{offered:?}");
+    println!("offered of it: {offered:?}");
+    kubectl(&["-n", TENANT, "delete", "toolserver", "third-party"]);
+}

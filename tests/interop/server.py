@@ -1,4 +1,4 @@
-"""A server that nobody of ours wrote: FastMCP, with its defaults but for the port. server.py PORT"""
+"""A server that nobody of ours wrote: FastMCP. server.py PORT [stateless]; without it with its defaults."""
 import sys
 
 from fastmcp import FastMCP
@@ -25,4 +25,5 @@ def seed_clouds(city: str) -> str:
     return "rain over " + city
 
 
-app.run(transport="http", host="127.0.0.1", port=int(sys.argv[1]), show_banner=False, log_level="error")
+stateless = {"stateless_http": True, "json_response": True} if sys.argv[2:] == ["stateless"] else {}
+app.run(transport="http", host="127.0.0.1", port=int(sys.argv[1]), show_banner=False, log_level="error", **stateless)

@@ -103,7 +103,12 @@ async fn s3_14_the_official_clients_start_our_servers_over_stdio() {
         let server = [binary, "tools", "kubernetes", "--transport", "stdio", "--calls"];
         let calls = ["kubectl_get", r#"{"kind": "Pod"}"#];
         let got = drive(&client, &[&["stdio"][..], &server, &calls].concat(), Some(&config)).await;
-        assert_eq!((got["tools"].as_array().unwrap().len(), got["results"][0]["structured"]["guardrail_code"].as_str()), (7, Some("cluster_unavailable")), "{}: {got}", client.0);
+        assert_eq!(
+            (got["tools"].as_array().unwrap().len(), got["results"][0]["structured"]["guardrail_code"].as_str()),
+            (7, Some("cluster_unavailable")),
+            "{}: {got}",
+            client.0
+        );
         println!("{} over stdio: both servers", client.0);
     }
     fs::remove_dir_all(folder).unwrap();

@@ -495,16 +495,16 @@ fn s4_4_over_stdio_nothing_starts_without_a_valid_identity() {
     for (what, token, wanted) in [
         ("missing", String::new(), "is not set"),
         ("expired", forge(&|c| (c.iat, c.nbf, c.exp) = (c.iat - 3 * hour, c.nbf - 3 * hour, c.iat - hour)), "has expired"),
-        ("unsigned", unsigned, "not a signed"),
-        ("of another key", foreign, "not a signed"),
-        ("cut", good[..good.len() - 5].to_owned(), "not a signed"),
-        ("no token", "hello".to_owned(), "not a signed"),
+        ("unsigned", unsigned, "no ES256 token"),
+        ("of another key", foreign, "no ES256 token"),
+        ("cut", good[..good.len() - 5].to_owned(), "no ES256 token"),
+        ("no token", "hello".to_owned(), "no ES256 token"),
         ("without a role", forge(&|c| c.role = None), "names no role"),
         ("of an unknown role", forge(&|c| c.role = Some("superuser".into())), "superuser"),
         ("for another audience", forge(&|c| c.aud = "operator".into()), "audience"),
         ("without the scope", forge(&|c| c.scope = "knowledge:read".into()), "scope"),
-        ("of another tenant's subject", forge(&|c| c.tenant_id = "other".into()), "not a signed"),
-        ("valid for ever", forge(&|c| c.exp = c.iat + 1000 * 24 * hour), "not a signed"),
+        ("of another tenant's subject", forge(&|c| c.tenant_id = "other".into()), "no ES256 token"),
+        ("valid for ever", forge(&|c| c.exp = c.iat + 1000 * 24 * hour), "no ES256 token"),
     ] {
         let out = Command::new(env!("CARGO_BIN_EXE_inquest"))
             .args(["tools", "metrics", "--transport", "stdio", "--jwks-file"])
