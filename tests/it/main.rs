@@ -9,6 +9,7 @@ mod observability;
 mod playbooks;
 mod postgres;
 mod purity;
+mod redaction;
 mod runbooks;
 mod served_tools;
 mod stdio;
