@@ -157,3 +157,30 @@ fn keys_rotate_with_an_overlap() {
         assert!(then.iter().any(|k| kids.contains(k)));
     }
 }
+
+/// Whatever is sent as a token: refused, without a panic.
+#[test]
+fn fuzz_tokens() {
+    const WORDS: &[&str] =
+        &["eyJhbGciOiJFUzI1NiJ9", "eyJhbGciOiJub25lIn0", "eyJhbGciOiJIUzI1NiJ9", ".", "..", "{}", "=", "e30", "\0", "é", "bearer ", "AAAA", "-", "_", "\n"];
+    let now = Timestamp::now();
+    let ring = ring(now);
+    let verifier = verifier(&ring);
+    let good = mint(&ring, ISSUER, &subject(), "j".into(), now).unwrap();
+    let parts: Vec<&str> = good.reveal().split('.').collect();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    crate::fuzz::run("tokens", (crate::fuzz::hostile(WORDS), 0..4_usize), |(text, at)| {
+        // A part of a good one replaced, or all of it.
+        let token = match at {
+            3 => text.clone(),
+            at => {
+                let mut parts = parts.clone();
+                parts[at] = &text;
+                parts.join(".")
+            }
+        };
+        proptest::prop_assume!(token != good.reveal());
+        proptest::prop_assert!(runtime.block_on(verifier.verify(&token)).is_err(), "{}", token);
+        Ok(())
+    });
+}

@@ -81,3 +81,30 @@ impl Scope {
         SignedDuration::from_mins(minutes.into())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{kind, name};
+    use crate::fuzz::{hostile, run};
+
+    /// What passes the slots is a known kind and a plain name: nothing that could be a flag, a path, a query or a second header.
+    #[test]
+    fn fuzz_slots() {
+        const WORDS: &[&str] = &[
+            "pod", "Pod", "pods", "secret", "Secrets", "web", "-", "--", "/", "..", "?", "&", "=", "%2f", "\n", "\r\n", "\0", " ", ".", ",", "*", "é", "а",
+            "\u{200b}", "0", "A",
+        ];
+        run("slots", (hostile(WORDS), hostile(WORDS)), |(k, n)| {
+            if let Ok(kind) = kind(&k) {
+                proptest::prop_assert!(kind.kind != "Secret");
+                proptest::prop_assert!(k.bytes().all(|b| b.is_ascii_alphanumeric()), "{:?}", k);
+            }
+            if let Ok(name) = name(&n) {
+                proptest::prop_assert!(!name.is_empty() && name.len() <= 253 && !name.starts_with('-'), "{:?}", name);
+                proptest::prop_assert!(name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-' || b == b'.'), "{:?}", name);
+                proptest::prop_assert!(!name.contains(".."), "{:?}", name);
+            }
+            Ok(())
+        });
+    }
+}

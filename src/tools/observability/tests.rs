@@ -9,7 +9,7 @@ use super::{
 };
 use crate::{
     fuzz::{hostile, run},
-    tools::kubernetes::split_time,
+    tools::{kubernetes::split_time, server::object_name},
 };
 
 fn groups(log: &str) -> Vec<(Level, String, u64, usize)> {
@@ -254,6 +254,48 @@ fn fuzz_logs() {
         let lines: usize = entries.iter().map(|e| e.lines.len()).sum();
         proptest::prop_assert!(lines <= log.lines().count());
         let _groups = grouped(entries.iter().map(|e| ("p/c", e)), Level::Info);
+        Ok(())
+    });
+}
+
+/// Whatever name passes the guard: it cannot end the string that it stands in, nor name another namespace.
+#[test]
+fn fuzz_query_slots() {
+    const WORDS: &[&str] = &[
+        "web",
+        "\"",
+        "}",
+        "{",
+        " or ",
+        "up",
+        "namespace=\"other\"",
+        ",",
+        "\\",
+        ".*",
+        "|",
+        "(",
+        ")",
+        "$namespace",
+        "$workload",
+        "-",
+        ".",
+        "a",
+        "0",
+        "\n",
+        "é",
+        "'",
+        "`",
+        "%22",
+    ];
+    let queries = Queries::parse(include_str!("../../../config/promql.yaml")).unwrap();
+    run("query slots", (hostile(WORDS), hostile(WORDS)), |(namespace, workload)| {
+        let (Ok(namespace), Ok(workload)) = (object_name("namespace", &namespace), object_name("workload", &workload)) else { return Ok(()) };
+        for query in &queries.queries {
+            let filled = query.fill(&namespace, &workload);
+            let quotes = |text: &str| text.matches('"').count();
+            proptest::prop_assert_eq!(quotes(&filled), quotes(&query.promql), "{}", filled);
+            proptest::prop_assert_eq!(filled.matches(&format!("namespace=\"{namespace}\"")).count(), query.promql.matches("$namespace").count());
+        }
         Ok(())
     });
 }

@@ -48,3 +48,54 @@ fn hide(value: &mut Value) -> usize {
         other => redact_value(other),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::redact_text;
+    use crate::fuzz::{hostile, run};
+
+    /// Whatever stands around it: a key of a known shape is hidden, and what was hidden stays as it is.
+    #[test]
+    fn fuzz_redaction() {
+        const WORDS: &[&str] = &[
+            "password",
+            "=",
+            ": ",
+            "\"",
+            "'",
+            "\\",
+            "\n",
+            "-----BEGIN RSA PRIVATE KEY-----",
+            "-----END",
+            "://a:",
+            "@",
+            "Bearer ",
+            "Basic ",
+            "token",
+            "{",
+            "}",
+            "[redacted:secret]",
+            "<password>",
+            "</",
+            "--token ",
+            "name: TOKEN\n  value: ",
+            "Cookie: a=",
+            "eyJ",
+            ".",
+            "$",
+            "é",
+            "\u{200b}",
+            "key",
+            "secret",
+            "hunter22",
+        ];
+        run("redaction", hostile(WORDS), |text| {
+            let key = format!("AKIA{}", "ABCDEFGHIJKLMNOP");
+            let (out, _) = redact_text(&format!("{text} {key} {text}"));
+            proptest::prop_assert!(!out.contains(&key), "{out}");
+            let (clean, _) = redact_text(&text);
+            let _no_panic = redact_text(&clean);
+            Ok(())
+        });
+    }
+}

@@ -3,7 +3,10 @@
 
 use std::sync::LazyLock;
 
+use aho_corasick::AhoCorasick;
 use regex::Regex;
+
+use super::shapes;
 
 /// How much a name says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -92,7 +95,7 @@ const BEFORE: &[&str] = &[
     "missing",
     "unexpected",
 ];
-const PERHAPS: &[&str] = &["key", "auth", "session", "sid", "sessionid", "signature", "salt", "seed", "otp"];
+const PERHAPS: &[&str] = &["key", "auth", "session", "sid", "sessionid", "signature", "salt"];
 
 fn says(name: &str) -> Says {
     let words = words(name);
@@ -158,18 +161,20 @@ const PAIRS: &[&str] = &[
 /// name=value, name: value, "name": "value", name => value. The sign between is `s`.
 const PAIR: &str = r#"(?P<q>\\?["']?)(?P<n>[A-Za-z_.][\w.-]{0,100})\\?["']?[ \t]{0,4}(?P<s>=>|:=|=|:)[ \t]{0,16}(?P<v>\\?"(?:[^"\\\n]|\\[^"\n])*\\?"|'[^'\n]*'|[^\s"',;&)\]}]+)"#;
 
+const HINTS: [&str; 12] = ["pass", "pwd", "secret", "token", "credential", "key", "auth", "session", "sid", "signature", "salt", "docker"];
+
 struct Pairs {
     particular: Vec<Regex>,
     pair: Regex,
     /// A word that one of the names could end with: most texts have none, and are done.
-    hint: Regex,
+    hint: AhoCorasick,
 }
 
 static ALL: LazyLock<Option<Pairs>> = LazyLock::new(|| {
     Some(Pairs {
-        particular: PAIRS.iter().map(|p| Regex::new(p).ok()).collect::<Option<_>>()?,
-        pair: Regex::new(PAIR).ok()?,
-        hint: Regex::new(r"(?i)pass|pwd|secret|token|credential|key|auth|session|sid|signature|salt|seed|otp|docker").ok()?,
+        particular: PAIRS.iter().map(|p| shapes::regex(p)).collect::<Option<_>>()?,
+        pair: shapes::regex(PAIR)?,
+        hint: AhoCorasick::builder().ascii_case_insensitive(true).build(HINTS).ok()?,
     })
 });
 
