@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout, reason = "a test ends at the first surprise, and says what it saw")]
 
 mod chart;
+mod codes;
 mod interop;
 mod metrics;
 mod observability;

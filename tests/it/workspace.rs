@@ -540,6 +540,15 @@ async fn s3_4_no_attack_on_the_workspace_passes() {
     assert!(!folder.0.join("root/x").exists());
 }
 
+#[tokio::test]
+async fn s3_2_without_its_commands_a_workspace_says_so() {
+    let folder = folder();
+    let shell = Shell::new(env!("CARGO_BIN_EXE_inquest").into(), vec![folder.0.join("nothing")]);
+    let served = served(tools(Settings { root: Arc::new(Root::open(&folder.0.join("root")).unwrap()), per_tenant: false, shell }), SCOPE_TOOLS).await;
+    let (code, said) = served.call("run_shell", json!({"command": "ls"})).await;
+    assert_eq!(code.as_deref(), Some("sandbox_unavailable"), "{said}");
+}
+
 /// A link that changes between two targets all the time: whichever of them a check sees, what lies outside is never read.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn s3_4_a_link_swapped_between_check_and_use_opens_nothing() {
