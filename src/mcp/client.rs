@@ -95,9 +95,11 @@ impl Connection {
     pub async fn open(endpoint: Endpoint, http: reqwest::Client, token: Option<&Token>, deadline: Duration) -> Result<Self, McpError> {
         let url = endpoint.url.clone();
         let headers = headers(&endpoint, token)?;
+        // Who waits for less than that is told what refused, and not that time was up.
+        let client = HeaderClient { http, refused_for: REFUSED_FOR.min(deadline / 2) };
         let serve = |mode| {
             let config = StreamableHttpClientTransportConfig::with_uri(url.clone()).custom_headers(headers.clone());
-            ().serve_with_lifecycle(StreamableHttpClientTransport::with_client(HeaderClient(http.clone()), config), mode)
+            ().serve_with_lifecycle(StreamableHttpClientTransport::with_client(client.clone(), config), mode)
         };
         let served = async {
             match serve(ClientLifecycleMode::Auto { preferred_versions: vec![ProtocolVersion::V_2026_07_28], legacy_version: None }).await {
@@ -231,7 +233,10 @@ const BETWEEN: Duration = Duration::from_millis(40);
 
 /// Adds the headers that a request carries to those of the connection, and finds another replica where one is gone.
 #[derive(Clone)]
-struct HeaderClient(reqwest::Client);
+struct HeaderClient {
+    http: reqwest::Client,
+    refused_for: Duration,
+}
 
 fn merge(message: &ClientJsonRpcMessage, headers: &mut HashMap<HeaderName, HeaderValue>) {
     if let ClientJsonRpcMessage::Request(request) = message
@@ -256,7 +261,7 @@ impl StreamableHttpClient for HeaderClient {
         mut headers: Headers,
     ) -> Result<StreamableHttpPostResponse, Failure> {
         merge(&message, &mut headers);
-        self.0.post_message(uri, message, session, auth, headers).await
+        self.http.post_message(uri, message, session, auth, headers).await
     }
 
     async fn post_message_with_response_limits(
@@ -269,10 +274,10 @@ impl StreamableHttpClient for HeaderClient {
         limits: StreamableHttpResponseLimits,
     ) -> Result<StreamableHttpPostResponse, Failure> {
         merge(&message, &mut headers);
-        let until = tokio::time::Instant::now() + REFUSED_FOR;
+        let until = tokio::time::Instant::now() + self.refused_for;
         loop {
             let sent =
-                self.0.post_message_with_response_limits(Arc::clone(&uri), message.clone(), session.clone(), auth.clone(), headers.clone(), limits).await;
+                self.http.post_message_with_response_limits(Arc::clone(&uri), message.clone(), session.clone(), auth.clone(), headers.clone(), limits).await;
             match sent {
                 Err(StreamableHttpError::Client(error)) if error.is_connect() && tokio::time::Instant::now() < until => tokio::time::sleep(BETWEEN).await,
                 done => return done,
@@ -281,7 +286,7 @@ impl StreamableHttpClient for HeaderClient {
     }
 
     async fn delete_session(&self, uri: Arc<str>, session: Arc<str>, auth: Option<String>, headers: Headers) -> Result<(), Failure> {
-        self.0.delete_session(uri, session, auth, headers).await
+        self.http.delete_session(uri, session, auth, headers).await
     }
 
     async fn get_stream(
@@ -292,7 +297,7 @@ impl StreamableHttpClient for HeaderClient {
         auth: Option<String>,
         headers: Headers,
     ) -> Result<BoxStream<'static, Result<sse_stream::Sse, SseError>>, Failure> {
-        self.0.get_stream(uri, session, last_event, auth, headers).await
+        self.http.get_stream(uri, session, last_event, auth, headers).await
     }
 }
 

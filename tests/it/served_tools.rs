@@ -1,15 +1,20 @@
 //! The kubernetes tools over real HTTP with real tokens, on a saved cluster: transport, authentication, guards, results.
 
-use std::sync::Arc;
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use inquest::{
-    identity::SCOPE_TOOLS,
+    identity::{ISSUER, JwksSource, SCOPE_TOOLS, Subject, Verifier, mint},
+    mcp::{Connection, Endpoint, McpError},
     tools::{
         kubernetes::{Snapshot, tools},
-        server::{Audit, AuditTarget},
+        server::{Audit, AuditTarget, ServerOptions, serve},
     },
 };
 use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
 
 use crate::support::{self, Served, http};
 
@@ -159,4 +164,28 @@ async fn s4_5_the_served_endpoint_leaves_a_line_for_what_it_did_and_for_what_it_
     );
     assert_eq!(lines[0]["row_count"], 1);
     assert!(!text.contains(&forged) && !text.contains("Bearer"), "{text}");
+}
+
+/// A replica that is gone refuses; the next one is there in a moment. Who will not wait for it is told that the connection was refused.
+#[tokio::test]
+async fn s1_1_a_refused_connection_is_tried_again_for_as_long_as_there_is_time() {
+    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let ring = support::keys();
+    let subject = Subject { namespace: "demo", name: "run", uid: "u", service_account: "inquest-reader" };
+    let token = mint(&ring, ISSUER, &subject, "j".into(), jiff::Timestamp::now()).unwrap();
+    let endpoint = Endpoint { url: format!("http://{free}/mcp"), header: Some("Authorization".into()) };
+    let open = |seconds| Connection::open(endpoint.clone(), http(), Some(&token), Duration::from_secs(seconds));
+    let begun = Instant::now();
+    let refused = open(1).await.err().unwrap();
+    assert!(matches!(&refused, McpError::Unreachable { .. }) && begun.elapsed() < Duration::from_secs(1), "{refused}");
+    let verifier = Arc::new(Verifier::new(JwksSource::Fixed(ring.jwks()), ISSUER, SCOPE_TOOLS).unwrap());
+    let stop = CancellationToken::new();
+    let late = stop.clone();
+    tokio::spawn(async move {
+        tokio::time::sleep(Duration::from_millis(700)).await;
+        serve(tools(Arc::new(Arc::new(snapshot()))), verifier, ServerOptions { address: free, allowed_hosts: vec![] }, late).await
+    });
+    let connection = open(8).await.unwrap();
+    assert_eq!(connection.call("kubectl_get", &json!({"kind": "Pod"}), Some(&token), support::LIMITS).await.code, None);
+    stop.cancel();
 }
