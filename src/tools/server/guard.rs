@@ -78,7 +78,8 @@ impl Refusal {
     }
 }
 
-static NAME: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(r"^[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?$").ok());
+/// A DNS subdomain, as the API server asks: no label is empty.
+static NAME: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$").ok());
 static LABEL: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$").ok());
 static WORD: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(r"^[A-Za-z][A-Za-z0-9]{0,62}$").ok());
 
@@ -91,7 +92,7 @@ fn matches(pattern: &LazyLock<Option<Regex>>, text: &str) -> bool {
 /// # Errors
 /// When it is none.
 pub fn object_name(field: &'static str, text: &str) -> Result<String, Refusal> {
-    slot(field, text, matches(&NAME, text), "a lower-case object name such as payments-api")
+    slot(field, text, text.len() <= 253 && matches(&NAME, text), "a lower-case object name such as payments-api")
 }
 
 /// The name of a namespace or a container.
