@@ -6,8 +6,8 @@ action=${1:-}
 address=10.113.0.1 pods=10.113.0.0/16 services=10.112.0.0/16 bridge=inq0
 socket=$run/containerd/containerd.sock
 
-# A process id comes round again: with the time of its start it is this process and no other.
-started() { awk '{print $22}' "/proc/$1/stat" 2>/dev/null || true; }
+# A process id comes round again: with the time of its start it is this process and no other. One that ended and was not waited for is none.
+started() { awk '$3 != "Z" {print $22}' "/proc/$1/stat" 2>/dev/null || true; }
 alive() { # name
   local pid at
   [ -f "$run/pids/$1" ] && read -r pid at <"$run/pids/$1" && [ -n "$at" ] && [ "$(started "$pid")" = "$at" ]
