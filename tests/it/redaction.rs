@@ -1,6 +1,6 @@
 //! S3.5: what redaction finds and what it leaves alone, measured on two corpora.
 
-use std::{collections::BTreeMap, path::Path};
+use std::path::Path;
 
 use inquest::tools::server::redact_text;
 use regex::{Captures, Regex};
@@ -52,41 +52,49 @@ fn filled(text: &str, seed: u64) -> String {
     .into_owned()
 }
 
-#[test]
-fn s3_5_redaction_finds_what_is_secret_and_leaves_the_rest() {
+/// How much of one corpus is found, and of the other wrongly changed.
+fn rates(secrets: &str, harmless: &str) -> (f64, f64) {
     let (mut found, mut all, mut missed) = (0, 0, vec![]);
-    let mut classes: BTreeMap<String, (u32, u32)> = BTreeMap::new();
-    for case in corpus("secrets.txt") {
+    for case in corpus(secrets) {
         for seed in 1..=SEEDS {
             let text = filled(&case.text, seed * 1000 + case.line as u64);
             let (start, end) = (text.find('«').unwrap(), text.find('»').unwrap());
             let secret = text[start + '«'.len_utf8()..end].to_owned();
             let (out, count) = redact_text(&text.replace(['«', '»'], ""));
             let hidden = !out.contains(&secret) && count > 0;
-            let class = classes.entry(case.class.clone()).or_default();
-            (found, all, class.0, class.1) = (found + u32::from(hidden), all + 1, class.0 + u32::from(hidden), class.1 + 1);
+            (found, all) = (found + u32::from(hidden), all + 1);
             if !hidden && seed == 1 {
-                missed.push(format!("secrets.txt:{}: {out}", case.line));
+                missed.push(format!("{secrets}:{}: {}: {out}", case.line, case.class));
             }
         }
     }
-    let (mut touched, mut harmless, mut wrong) = (0, 0, vec![]);
-    for case in corpus("harmless.txt") {
+    let (mut touched, mut texts, mut wrong) = (0, 0, vec![]);
+    for case in corpus(harmless) {
         for seed in 1..=SEEDS {
             let text = filled(&case.text, seed * 1000 + case.line as u64);
             let (out, _) = redact_text(&text);
-            (touched, harmless) = (touched + u32::from(out != text), harmless + 1);
+            (touched, texts) = (touched + u32::from(out != text), texts + 1);
             if out != text && seed == 1 {
-                wrong.push(format!("harmless.txt:{}: {out}", case.line));
+                wrong.push(format!("{harmless}:{}: {out}", case.line));
             }
         }
     }
-    for (class, (found, all)) in &classes {
-        println!("  {class}: {found} of {all}");
-    }
     println!("missed:\n{}\nwrongly redacted:\n{}", missed.join("\n"), wrong.join("\n"));
-    let rates = (f64::from(found) / f64::from(all), f64::from(touched) / f64::from(harmless));
-    println!("{found} of {all} secrets found ({:.1} %), {touched} of {harmless} harmless texts changed ({:.1} %)", rates.0 * 100.0, rates.1 * 100.0);
-    assert!(all >= 700 && harmless >= 800, "the corpora were not read");
-    assert!(rates.0 >= 0.99 && rates.1 <= 0.01, "see above");
+    let rates = (f64::from(found) / f64::from(all), f64::from(touched) / f64::from(texts));
+    println!("{found} of {all} secrets found ({:.1} %), {touched} of {texts} harmless texts changed ({:.1} %)", rates.0 * 100.0, rates.1 * 100.0);
+    assert!(all >= 700 && texts >= 800, "the corpora were not read");
+    rates
+}
+
+#[test]
+fn s3_5_redaction_finds_what_is_secret_and_leaves_the_rest() {
+    let (found, changed) = rates("secrets.txt", "harmless.txt");
+    assert!(found >= 0.99 && changed <= 0.01, "see above");
+}
+
+/// Corpora of somebody who did not know the rules, and which the rules are not fitted to: what is to be expected of them.
+#[test]
+fn s3_5_redaction_of_what_it_was_not_made_for() {
+    let (found, changed) = rates("held-out-secrets.txt", "held-out-harmless.txt");
+    assert!(found >= 0.84 && changed <= 0.07, "see above");
 }
