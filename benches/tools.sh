@@ -8,4 +8,4 @@ command -v wrk >/dev/null || { say "wrk is missing: apt-get install wrk"; exit 1
 cd "$root"
 target=$(uname -m)-unknown-linux-gnu
 RUSTFLAGS="-C target-feature=+crt-static" cargo build --quiet --release --locked --target "$target"
-exec python3 benches/tools.py "target/$target/release/inquest" "${INQUEST_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/inquest}/interop"
+exec python3 benches/tools.py "target/$target/release/inquest" "$interop"

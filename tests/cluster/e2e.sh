@@ -13,9 +13,8 @@ for scenario in "$root"/tests/scenarios/*/; do tenants+=("sc-$(basename "$scenar
 timed "compile the tests" cargo test --quiet --locked --features e2e --test e2e --no-run
 # A third party's server, as its makers publish it.
 "$here/../services.sh"
-third=${INQUEST_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/inquest}/interop/node_modules
 mkdir -p "$images/roots/kubernetes-mcp-server"
-cp "$third"/kubernetes-mcp-server-linux-*/bin/kubernetes-mcp-server-linux-* "$images/roots/kubernetes-mcp-server/kubernetes-mcp-server"
+cp "$interop"/node_modules/kubernetes-mcp-server-linux-*/bin/kubernetes-mcp-server-linux-* "$images/roots/kubernetes-mcp-server/kubernetes-mcp-server"
 python3 "$here/mkimage.py" localhost/kubernetes-mcp-server:1 "$images/roots/kubernetes-mcp-server" "$images/kubernetes-mcp-server.tar" /kubernetes-mcp-server
 INQUEST_HELM_ARGS="-f $here/e2e-values.yaml" INQUEST_MANIFESTS=$here/e2e.yaml "$root/k3d/bootstrap.sh" "${tenants[@]}"
 . "$root/.work/env"

@@ -1,9 +1,10 @@
-# Shared by the scripts of this folder. Sourced, not run.
+# Shared by the scripts of tests/cluster, tests/interop and benches. Sourced, not run.
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 root=$(cd "$here/../.." && pwd)
 # Built once a machine: a fresh clone finds the binaries here.
-cache=${INQUEST_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/inquest}/node
+cache=${INQUEST_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/inquest}
+interop=$cache/interop cache=$cache/node
 bin=$cache/bin images=$cache/images run=$cache/run
 mkdir -p "$bin" "$images"
 export PATH=$bin:$PATH

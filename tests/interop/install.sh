@@ -1,8 +1,7 @@
 #!/usr/bin/env bash
 # The MCP clients and servers of others that ours are tried with, into the cache: what is there in these versions is not installed again.
-set -euo pipefail
-here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
-folder=${INQUEST_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/inquest}/interop
+. "$(dirname "$0")/../cluster/lib.sh"
+here=$root/tests/interop folder=$interop
 arch=$(uname -m | sed 's/x86_64/amd64/; s/aarch64/arm64/')
 kubernetes_mcp_server=kubernetes-mcp-server-linux-$arch@0.0.67
 stamp=$(cat "$here/package-lock.json" "$here/requirements.txt" "$here/install.sh" | sha256sum)

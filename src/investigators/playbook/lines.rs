@@ -1,11 +1,9 @@
 //! Which line of a log explains a crash. It is seldom the last one.
 
-use std::sync::LazyLock;
-
-use regex::Regex;
 use serde_json::Value;
 
 use super::facts::Line;
+use crate::text::Pattern;
 
 /// Lines of one class that are considered.
 const CONSIDERED: usize = 5;
@@ -20,34 +18,19 @@ enum Class {
     Fatal,
 }
 
-fn pattern(text: &str) -> Option<Regex> {
-    Regex::new(text).ok()
-}
-
-static FATAL: LazyLock<Option<Regex>> = LazyLock::new(|| {
-    pattern(r"(?i)^\W*(?:fatal|panic|critical|emerg(?:ency)?|crit)\b|\b(?:FATAL|PANIC|CRITICAL|EMERG)\b|^panic:|panicked at|(?i)\bfatal error\b|\bfatal:")
-});
-static CAUSE: LazyLock<Option<Regex>> = LazyLock::new(|| {
-    pattern(
-        r"^\s*Caused by: |^(?:[a-zA-Z_][\w.]*\.)?[A-Z]\w*(?:Error|Exception|Exit|Interrupt|Warning)(?::|$)|^\s*\S*(?:Error|Exception): |^Unhandled exception",
-    )
-});
-static ERROR: LazyLock<Option<Regex>> = LazyLock::new(|| {
-    pattern(
-        r"(?i)\b(?:err|error|errors|severe|failed|failure|fail|cannot|can't|can not|could not|couldn't|unable to|refused|denied|no such|not found|not permitted|not allowed|missing|invalid|illegal|must be|required|unknown|unsupported|unrecognized|timed out|timeout|no route|unreachable|already in use|too many|exhausted|exceeded|expired|mismatch|not set|undefined|unexpected|corrupt|bad|abort(?:ed|ing)?|rejected|does not exist|unauthorized|forbidden|exiting|killed|not a number|parse|already exists|reached|exceeds|conflict|violat\w+|insufficient|no space left|out of memory|outdated|incompatible|lost)\b",
-    )
-});
-static NOISE: LazyLock<Option<Regex>> = LazyLock::new(|| {
-    pattern(
-        r"(?i)^\s*$|\b(?:received|caught|got)\s+(?:signal|sigterm|sigint|shutdown)|shutting down|graceful(?:ly)? (?:stop|shutdown)|^\s+at |^\s*File \x22|^goroutine \d+|^\s*\.\.\. \d+ more|note: run with|^Traceback \(most recent|^exit status|^\s+/|^\[signal |^stack backtrace",
-    )
-});
-static BENIGN: LazyLock<Option<Regex>> = LazyLock::new(|| pattern(r"(?i)\b(?:level=(?:info|debug|warn|warning|trace)|INFO|DEBUG|TRACE|WARN|WARNING|NOTICE)\b"));
-static KLOG: LazyLock<Option<Regex>> = LazyLock::new(|| pattern(r"^([IWEF])\d{4} \d\d:\d\d:\d\d"));
-
-fn is(pattern: &LazyLock<Option<Regex>>, text: &str) -> bool {
-    pattern.as_ref().is_some_and(|p| p.is_match(text))
-}
+static FATAL: Pattern =
+    Pattern::new(r"(?i)^\W*(?:fatal|panic|critical|emerg(?:ency)?|crit)\b|\b(?:FATAL|PANIC|CRITICAL|EMERG)\b|^panic:|panicked at|(?i)\bfatal error\b|\bfatal:");
+static CAUSE: Pattern = Pattern::new(
+    r"^\s*Caused by: |^(?:[a-zA-Z_][\w.]*\.)?[A-Z]\w*(?:Error|Exception|Exit|Interrupt|Warning)(?::|$)|^\s*\S*(?:Error|Exception): |^Unhandled exception",
+);
+static ERROR: Pattern = Pattern::new(
+    r"(?i)\b(?:err|error|errors|severe|failed|failure|fail|cannot|can't|can not|could not|couldn't|unable to|refused|denied|no such|not found|not permitted|not allowed|missing|invalid|illegal|must be|required|unknown|unsupported|unrecognized|timed out|timeout|no route|unreachable|already in use|too many|exhausted|exceeded|expired|mismatch|not set|undefined|unexpected|corrupt|bad|abort(?:ed|ing)?|rejected|does not exist|unauthorized|forbidden|exiting|killed|not a number|parse|already exists|reached|exceeds|conflict|violat\w+|insufficient|no space left|out of memory|outdated|incompatible|lost)\b",
+);
+static NOISE: Pattern = Pattern::new(
+    r"(?i)^\s*$|\b(?:received|caught|got)\s+(?:signal|sigterm|sigint|shutdown)|shutting down|graceful(?:ly)? (?:stop|shutdown)|^\s+at |^\s*File \x22|^goroutine \d+|^\s*\.\.\. \d+ more|note: run with|^Traceback \(most recent|^exit status|^\s+/|^\[signal |^stack backtrace",
+);
+static BENIGN: Pattern = Pattern::new(r"(?i)\b(?:level=(?:info|debug|warn|warning|trace)|INFO|DEBUG|TRACE|WARN|WARNING|NOTICE)\b");
+static KLOG: Pattern = Pattern::new(r"^([IWEF])\d{4} \d\d:\d\d:\d\d");
 
 fn class(text: &str) -> Class {
     if let Some(level) = structured_level(text) {
@@ -57,13 +40,13 @@ fn class(text: &str) -> Class {
             _ => Class::Other,
         };
     }
-    if is(&NOISE, text) {
+    if NOISE.is_match(text) {
         Class::Noise
-    } else if is(&FATAL, text) {
+    } else if FATAL.is_match(text) {
         Class::Fatal
-    } else if is(&CAUSE, text) {
+    } else if CAUSE.is_match(text) {
         Class::Cause
-    } else if is(&ERROR, text) && !is(&BENIGN, text) {
+    } else if ERROR.is_match(text) && !BENIGN.is_match(text) {
         Class::Error
     } else {
         Class::Other
@@ -79,7 +62,7 @@ fn structured_level(text: &str) -> Option<String> {
         let level = ["level", "severity", "lvl", "log.level", "levelname", "@l"].iter().find_map(|k| map.get(*k))?;
         return Some(level.as_str().map_or_else(|| level.to_string(), str::to_ascii_lowercase));
     }
-    if let Some(found) = KLOG.as_ref().and_then(|p| p.captures(text)) {
+    if let Some(found) = KLOG.captures(text) {
         return Some(found[1].to_ascii_lowercase());
     }
     let at = text.find("level=")?;

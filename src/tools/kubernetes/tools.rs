@@ -28,50 +28,38 @@ const ROWS: usize = 100;
 
 /// The tools, reading through `readers`.
 pub fn tools(readers: Arc<dyn Readers>) -> Registry {
-    let with = |readers: &Arc<dyn Readers>| Arc::clone(readers);
     let specs = vec![
-        {
-            let r = with(&readers);
-            ToolSpec::new(
-                "find_problems",
-                "Every unhealthy object of a namespace, or of one object and what belongs to it, with the exact reason, message, count and time. Call it first.",
-                move |c, a: Scope| find_problems(r.reader(&c), c, a),
-            )
-        },
-        {
-            let r = with(&readers);
-            ToolSpec::new(
-                "related_objects",
-                "What an object owns, selects, mounts, takes its environment from, runs on, routes to or is scaled by.",
-                move |c, a: Scope| related_objects(r.reader(&c), c, a),
-            )
-        },
-        {
-            let r = with(&readers);
-            ToolSpec::new("kubectl_events", "Events of a namespace or of one object, newest first.", move |c, a: Scope| kubectl_events(r.reader(&c), c, a))
-        },
-        {
-            let r = with(&readers);
-            ToolSpec::new("kubectl_get", "A row for each object of a kind, or one object. Secrets are never read.", move |c, a: Get| {
-                kubectl_get(r.reader(&c), c, a)
-            })
-        },
-        {
-            let r = with(&readers);
-            ToolSpec::new("kubectl_describe", "One object with its events.", move |c, a: Get| kubectl_describe(r.reader(&c), c, a))
-        },
-        {
-            let r = with(&readers);
-            ToolSpec::new("kubectl_logs", "The last lines of a container's log; with previous, of the container before the last restart.", move |c, a: Logs| {
-                kubectl_logs(r.reader(&c), c, a)
-            })
-        },
-        {
-            let r = with(&readers);
-            ToolSpec::new("rollout_history", "The revisions of a Deployment, StatefulSet or DaemonSet, and what the last one changed.", move |c, a: Get| {
-                rollout_history(r.reader(&c), c, a)
-            })
-        },
+        ToolSpec::over(
+            &readers,
+            "find_problems",
+            "Every unhealthy object of a namespace, or of one object and what belongs to it, with the exact reason, message, count and time. Call it first.",
+            |r, c, a: Scope| find_problems(r.reader(&c), c, a),
+        ),
+        ToolSpec::over(
+            &readers,
+            "related_objects",
+            "What an object owns, selects, mounts, takes its environment from, runs on, routes to or is scaled by.",
+            |r, c, a: Scope| related_objects(r.reader(&c), c, a),
+        ),
+        ToolSpec::over(&readers, "kubectl_events", "Events of a namespace or of one object, newest first.", |r, c, a: Scope| {
+            kubectl_events(r.reader(&c), c, a)
+        }),
+        ToolSpec::over(&readers, "kubectl_get", "A row for each object of a kind, or one object. Secrets are never read.", |r, c, a: Get| {
+            kubectl_get(r.reader(&c), c, a)
+        }),
+        ToolSpec::over(&readers, "kubectl_describe", "One object with its events.", |r, c, a: Get| kubectl_describe(r.reader(&c), c, a)),
+        ToolSpec::over(
+            &readers,
+            "kubectl_logs",
+            "The last lines of a container's log; with previous, of the container before the last restart.",
+            |r, c, a: Logs| kubectl_logs(r.reader(&c), c, a),
+        ),
+        ToolSpec::over(
+            &readers,
+            "rollout_history",
+            "The revisions of a Deployment, StatefulSet or DaemonSet, and what the last one changed.",
+            |r, c, a: Get| rollout_history(r.reader(&c), c, a),
+        ),
     ];
     Registry::new("kubernetes", specs, DEADLINE, MAX_BYTES)
 }

@@ -1,11 +1,11 @@
 //! The catalogue: which metrics there are, how each is read, and what the models behind them hold. One YAML file, checked when it is read.
 
-use std::{collections::BTreeSet, sync::LazyLock};
+use std::collections::BTreeSet;
 
-use regex::Regex;
 use serde::Deserialize;
 
 use super::{fixtures::Fixture, guard::DenyList};
+use crate::text::Pattern;
 
 #[derive(Deserialize, Clone, Debug, Default)]
 #[serde(deny_unknown_fields)]
@@ -79,8 +79,8 @@ pub enum CatalogueError {
     Wrong { place: String, problem: String },
 }
 
-static NAME: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(r"^[a-z][a-z0-9_]{0,62}$").ok());
-static TABLE: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(r"^[A-Za-z_][A-Za-z0-9_]{0,62}(\.[A-Za-z_][A-Za-z0-9_]{0,62})?$").ok());
+static NAME: Pattern = Pattern::new(r"^[a-z][a-z0-9_]{0,62}$");
+static TABLE: Pattern = Pattern::new(r"^[A-Za-z_][A-Za-z0-9_]{0,62}(\.[A-Za-z_][A-Za-z0-9_]{0,62})?$");
 
 impl Catalogue {
     /// # Errors
@@ -102,12 +102,11 @@ impl Catalogue {
     }
 
     fn check(&self, denied: &DenyList) -> Result<(), CatalogueError> {
-        let is = |pattern: &LazyLock<Option<Regex>>, text: &str| pattern.as_ref().is_some_and(|p| p.is_match(text));
         let wrong = |place: String, problem: &str| Err(CatalogueError::Wrong { place, problem: problem.to_owned() });
         let mut names = BTreeSet::new();
         for metric in &self.metrics {
             let place = format!("metrics[{}]", metric.name);
-            if !is(&NAME, &metric.name) {
+            if !NAME.is_match(&metric.name) {
                 return wrong(place, "name: give a lower-case word such as order_count");
             }
             if !names.insert(&metric.name) {
@@ -115,7 +114,7 @@ impl Catalogue {
             }
             let mut dimensions = BTreeSet::new();
             for dimension in &metric.dimensions {
-                if !is(&NAME, &dimension.name) || dimension.name == metric.name {
+                if !NAME.is_match(&dimension.name) || dimension.name == metric.name {
                     return wrong(place, &format!("dimensions: {:?} is no lower-case word, or the metric's own name", dimension.name));
                 }
                 if !dimensions.insert(&dimension.name) {
@@ -123,7 +122,7 @@ impl Catalogue {
                 }
             }
             if let Some(sql) = &metric.sql {
-                if !is(&TABLE, &sql.from) {
+                if !TABLE.is_match(&sql.from) {
                     return wrong(place, "sql.from: give a table or view, as in marts.mart_sales");
                 }
                 let bare = sql.from.rsplit('.').next().unwrap_or(&sql.from);

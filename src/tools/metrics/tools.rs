@@ -46,23 +46,21 @@ struct State {
 pub fn tools(settings: Settings) -> Registry {
     let Settings { backend, catalogue, mode, limits } = settings;
     let state = Arc::new(State { figures: Figures { backend, catalogue, mode, max_rows: limits.max_rows }, limits });
-    let (a, b, c) = (Arc::clone(&state), Arc::clone(&state), state);
     let specs = vec![
-        ToolSpec::new("list_available_metrics", "The metrics that can be asked for, each with its dimensions.", move |caller, _: Nothing| {
-            let state = Arc::clone(&a);
-            async move { state.list(&caller).await }
-        }),
-        ToolSpec::new(
+        ToolSpec::over(
+            &state,
+            "list_available_metrics",
+            "The metrics that can be asked for, each with its dimensions.",
+            |state, caller, _: Nothing| async move { state.list(&caller).await },
+        ),
+        ToolSpec::over(
+            &state,
             "get_metric",
             "A metric's figures over a range of days, grouped by dimensions and filtered by their values. For the caller's own tenant.",
-            move |caller, args: GetMetric| {
-                let state = Arc::clone(&b);
-                async move { state.get(&caller, args).await }
-            },
+            |state, caller, args: GetMetric| async move { state.get(&caller, args).await },
         ),
-        ToolSpec::new("get_schema_description", "What a model is, and what its columns hold.", move |caller, args: Describe| {
-            let state = Arc::clone(&c);
-            async move { state.describe(&caller, &args.model_name) }
+        ToolSpec::over(&state, "get_schema_description", "What a model is, and what its columns hold.", |state, caller, args: Describe| async move {
+            state.describe(&caller, &args.model_name)
         }),
     ];
     Registry::new("metrics", specs, DEADLINE, MAX_BYTES)

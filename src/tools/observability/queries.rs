@@ -1,9 +1,11 @@
 //! The named queries: templates of the platform team's. A caller names one and fills validated slots; PromQL is never taken from a caller.
 
-use std::{collections::BTreeSet, sync::LazyLock};
+use std::collections::BTreeSet;
 
-use regex::{Captures, Regex};
+use regex::Captures;
 use serde::Deserialize;
+
+use crate::text::Pattern;
 
 #[derive(Deserialize, Clone, Debug)]
 #[serde(deny_unknown_fields)]
@@ -29,8 +31,8 @@ pub enum QueriesError {
     Wrong { name: String, problem: String },
 }
 
-static NAME: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(r"^[a-z][a-z0-9_]{0,62}$").ok());
-static SLOT: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(r"\$([a-z_]+)").ok());
+static NAME: Pattern = Pattern::new(r"^[a-z][a-z0-9_]{0,62}$");
+static SLOT: Pattern = Pattern::new(r"\$([a-z_]+)");
 
 impl Queries {
     /// # Errors
@@ -40,11 +42,10 @@ impl Queries {
         let mut names = BTreeSet::new();
         for query in &queries.queries {
             let wrong = |problem: &str| Err(QueriesError::Wrong { name: query.name.clone(), problem: problem.to_owned() });
-            if !NAME.as_ref().is_some_and(|n| n.is_match(&query.name)) || !names.insert(&query.name) {
+            if !NAME.is_match(&query.name) || !names.insert(&query.name) {
                 return wrong("name: give each a lower-case word of its own");
             }
-            let slots: Vec<&str> =
-                SLOT.as_ref().into_iter().flat_map(|s| s.captures_iter(&query.promql)).filter_map(|c| c.get(1)).map(|m| m.as_str()).collect();
+            let slots: Vec<&str> = SLOT.regex().into_iter().flat_map(|s| s.captures_iter(&query.promql)).filter_map(|c| c.get(1)).map(|m| m.as_str()).collect();
             if let Some(unknown) = slots.iter().find(|s| !["namespace", "workload"].contains(s)) {
                 return wrong(&format!("promql: ${unknown} is no slot; there are $namespace and $workload"));
             }
@@ -74,7 +75,7 @@ impl Query {
     #[must_use]
     pub fn fill(&self, namespace: &str, workload: &str) -> String {
         let pods = if workload.is_empty() { ".+".to_owned() } else { format!("{}(-[a-z0-9]+)*", workload.replace('.', "[.]")) };
-        let Some(slot) = SLOT.as_ref() else { return String::new() };
+        let Some(slot) = SLOT.regex() else { return String::new() };
         slot.replace_all(&self.promql, |found: &Captures<'_>| match &found[1] {
             "namespace" => namespace.to_owned(),
             _ => pods.clone(),

@@ -92,34 +92,27 @@ struct Figures {
 /// The tools over a cluster, and perhaps a Prometheus.
 pub fn tools(settings: Settings) -> Registry {
     let Settings { readers, prometheus } = settings;
-    let (a, b) = (Arc::clone(&readers), readers);
     let mut specs = vec![
-        ToolSpec::new(
+        ToolSpec::over(
+            &readers,
             "recent_deploys",
             "What was rolled out in a namespace or for one workload, newest first: revision, time, images, change cause, and what the template changed.",
-            move |caller, args: Deploys| {
-                let source = a.reader(&caller);
-                async move { recent_deploys(source.as_ref(), &caller, args).await }
-            },
+            |readers, caller, args: Deploys| async move { recent_deploys(readers.reader(&caller).as_ref(), &caller, args).await },
         ),
-        ToolSpec::new(
+        ToolSpec::over(
+            &readers,
             "error_logs",
             "Errors in the logs of a workload's pods, current and previous containers, grouped by what they say: count, first and last time, one verbatim sample each.",
-            move |caller, args: Errors| {
-                let source = b.reader(&caller);
-                async move { error_logs(source.as_ref(), &caller, args).await }
-            },
+            |readers, caller, args: Errors| async move { error_logs(readers.reader(&caller).as_ref(), &caller, args).await },
         ),
     ];
     if let Some((prometheus, queries)) = prometheus {
         let backend = Arc::new((prometheus, queries));
-        specs.push(ToolSpec::new(
+        specs.push(ToolSpec::over(
+            &backend,
             "query_metrics",
             "A named query over time for a workload or the namespace: per series min, max, mean, last, where its level changed, and the points.",
-            move |caller, args: Figures| {
-                let backend = Arc::clone(&backend);
-                async move { query_metrics(&backend.0, &backend.1, &caller, args).await }
-            },
+            |backend, caller, args: Figures| async move { query_metrics(&backend.0, &backend.1, &caller, args).await },
         ));
     }
     Registry::new("observability", specs, DEADLINE, MAX_BYTES)

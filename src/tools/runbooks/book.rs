@@ -1,12 +1,13 @@
 //! A runbook, from a resource or from a Markdown file.
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::api::RunbookSpec;
 
 /// Where a runbook is kept.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Serialize, Clone, Copy, Debug, PartialEq, Eq)]
+#[serde(rename_all = "lowercase")]
 pub enum Kept {
     Resource,
     File,

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::{
     Folder,
-    book::{Book, Kept},
+    book::Book,
     rank::{excerpt, rank},
 };
 use crate::{
@@ -57,21 +57,20 @@ struct Read {
 
 /// The tools over Runbook resources, a folder, or both.
 pub fn tools(settings: Settings) -> Registry {
-    let a = Arc::new(settings);
-    let b = Arc::clone(&a);
+    let settings = Arc::new(settings);
     let specs = vec![
-        ToolSpec::new(
+        ToolSpec::over(
+            &settings,
             "search_runbooks",
             "Runbooks that fit what was seen, best first. A hit whose signature stands in the query, letter for letter, says so in `signature`.",
-            move |caller, args: Search| {
-                let settings = Arc::clone(&a);
-                async move { search(&settings, &caller, args).await }
-            },
+            |settings, caller, args: Search| async move { search(&settings, &caller, args).await },
         ),
-        ToolSpec::new("read_runbook", "A runbook as its team wrote it: title, signatures, services, body.", move |caller, args: Read| {
-            let settings = Arc::clone(&b);
-            async move { read(&settings, &caller, args).await }
-        }),
+        ToolSpec::over(
+            &settings,
+            "read_runbook",
+            "A runbook as its team wrote it: title, signatures, services, body.",
+            |settings, caller, args: Read| async move { read(&settings, &caller, args).await },
+        ),
     ];
     Registry::new("runbooks", specs, DEADLINE, MAX_BYTES)
 }
@@ -163,7 +162,7 @@ async fn search(settings: &Settings, caller: &Caller, args: Search) -> Result<Va
             let Book { namespace, name, spec, kept } = hit.book;
             let mut row = json!({
                 "name": name, "namespace": namespace, "title": spec.title, "services": spec.services, "score": (f64::from(hit.score) * 1000.0).round() / 1000.0,
-                "excerpt": excerpt(&spec.body, &args.query), "text": format!("Runbook {namespace}/{name}: {}", spec.title), "kept": kept_in(*kept),
+                "excerpt": excerpt(&spec.body, &args.query), "text": format!("Runbook {namespace}/{name}: {}", spec.title), "kept": kept,
             });
             if let Some(signature) = hit.signature {
                 row["signature"] = json!(signature);
@@ -205,20 +204,13 @@ async fn read(settings: &Settings, caller: &Caller, args: Read) -> Result<Value,
     let Book { namespace, name, spec, kept } = book;
     let body = head(&spec.body, BODY);
     let mut result = json!({
-        "summary": format!("Runbook {namespace}/{name}: {}", spec.title), "complete": body.len() == spec.body.len(), "kept": kept_in(*kept),
+        "summary": format!("Runbook {namespace}/{name}: {}", spec.title), "complete": body.len() == spec.body.len(), "kept": kept,
         "runbook": {"name": name, "namespace": namespace, "title": spec.title, "signatures": spec.signatures, "services": spec.services, "body": body},
     });
     if body.len() < spec.body.len() {
         result["cut"] = json!(format!("the first {} of {} bytes", body.len(), spec.body.len()));
     }
     Ok(result)
-}
-
-fn kept_in(kept: Kept) -> &'static str {
-    match kept {
-        Kept::Resource => "resource",
-        Kept::File => "file",
-    }
 }
 
 fn note(result: &mut Value, mut skipped: Vec<String>, denied: Vec<Value>) {

@@ -1,9 +1,8 @@
 //! Refusals and the validation of slots. What a caller gives is only ever a value in a validated slot.
 
-use std::sync::LazyLock;
-
-use regex::Regex;
 use serde_json::{Value, json};
+
+use crate::text::Pattern;
 
 /// Why a tool did not do what was asked. A normal result with a code, which the investigator reads.
 #[derive(thiserror::Error, Clone, Debug, PartialEq, Eq)]
@@ -79,20 +78,16 @@ impl Refusal {
 }
 
 /// A DNS subdomain, as the API server asks: no label is empty.
-static NAME: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$").ok());
-static LABEL: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$").ok());
-static WORD: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(r"^[A-Za-z][A-Za-z0-9]{0,62}$").ok());
-
-fn matches(pattern: &LazyLock<Option<Regex>>, text: &str) -> bool {
-    pattern.as_ref().is_some_and(|p| p.is_match(text))
-}
+static NAME: Pattern = Pattern::new(r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$");
+static LABEL: Pattern = Pattern::new(r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$");
+static WORD: Pattern = Pattern::new(r"^[A-Za-z][A-Za-z0-9]{0,62}$");
 
 /// The name of an object.
 ///
 /// # Errors
 /// When it is none.
 pub fn object_name(field: &'static str, text: &str) -> Result<String, Refusal> {
-    slot(field, text, text.len() <= 253 && matches(&NAME, text), "a lower-case object name such as payments-api")
+    slot(field, text, text.len() <= 253 && NAME.is_match(text), "a lower-case object name such as payments-api")
 }
 
 /// The name of a namespace or a container.
@@ -100,7 +95,7 @@ pub fn object_name(field: &'static str, text: &str) -> Result<String, Refusal> {
 /// # Errors
 /// When it is none.
 pub fn label_name(field: &'static str, text: &str) -> Result<String, Refusal> {
-    slot(field, text, matches(&LABEL, text), "a lower-case name of at most 63 characters such as demo")
+    slot(field, text, LABEL.is_match(text), "a lower-case name of at most 63 characters such as demo")
 }
 
 /// A kind or a resource's name.
@@ -108,7 +103,7 @@ pub fn label_name(field: &'static str, text: &str) -> Result<String, Refusal> {
 /// # Errors
 /// When it is none.
 pub fn kind_name(field: &'static str, text: &str) -> Result<String, Refusal> {
-    slot(field, text, matches(&WORD, text), "a kind such as Deployment")
+    slot(field, text, WORD.is_match(text), "a kind such as Deployment")
 }
 
 fn slot(field: &'static str, text: &str, ok: bool, wanted: &str) -> Result<String, Refusal> {

@@ -64,6 +64,18 @@ impl ToolSpec {
         });
         Self { tool, run }
     }
+
+    /// A read-only tool over what the tools of a server share.
+    pub fn over<S, A, F, Fut>(state: &Arc<S>, name: &'static str, description: &'static str, run: F) -> Self
+    where
+        S: ?Sized + Send + Sync + 'static,
+        A: DeserializeOwned + JsonSchema + Send + 'static,
+        F: Fn(Arc<S>, Caller, A) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<Value, Refusal>> + Send + 'static,
+    {
+        let state = Arc::clone(state);
+        Self::new(name, description, move |caller, arguments| run(Arc::clone(&state), caller, arguments))
+    }
 }
 
 /// The tools of one server, with the limits that hold for each of them.

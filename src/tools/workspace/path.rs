@@ -1,34 +1,26 @@
 //! Words that name a file: what can be refused before the file system is asked.
 
-use std::{
-    path::{Component, Path, PathBuf},
-    sync::LazyLock,
-};
-
-use regex::Regex;
+use std::path::{Component, Path, PathBuf};
 
 use super::codes;
-use crate::tools::server::Refusal;
+use crate::{text::Pattern, tools::server::Refusal};
 
 /// Linux' own limit for a path.
 const MAX_PATH: usize = 4096;
 
 /// Characters that a reader can't see, or takes for others: controls, formats (zero width, direction), separators, private use, blanks that
 /// are no space, variation selectors, and what looks like a slash, a dot or a tilde.
-static HIDDEN: LazyLock<Option<Regex>> = LazyLock::new(|| {
-    Regex::new(concat!(
-        r"[\p{Cc}\p{Cf}\p{Co}\p{Cn}\p{Zl}\p{Zp}]|[\p{Zs}--\x{20}]|",
-        r"[\x{115F}\x{1160}\x{3164}\x{FFA0}\x{2800}\x{034F}\x{17B4}\x{17B5}\x{FE00}-\x{FE0F}\x{E0100}-\x{E01EF}]|",
-        r"[\x{2044}\x{2215}\x{29F8}\x{29F5}\x{FF0F}\x{FF3C}\x{FE68}\x{2024}-\x{2026}\x{FE52}\x{FF0E}\x{FF5E}\x{02DC}\x{223C}\x{2E2F}]",
-    ))
-    .ok()
-});
+static HIDDEN: Pattern = Pattern::new(concat!(
+    r"[\p{Cc}\p{Cf}\p{Co}\p{Cn}\p{Zl}\p{Zp}]|[\p{Zs}--\x{20}]|",
+    r"[\x{115F}\x{1160}\x{3164}\x{FFA0}\x{2800}\x{034F}\x{17B4}\x{17B5}\x{FE00}-\x{FE0F}\x{E0100}-\x{E01EF}]|",
+    r"[\x{2044}\x{2215}\x{29F8}\x{29F5}\x{FF0F}\x{FF3C}\x{FE68}\x{2024}-\x{2026}\x{FE52}\x{FF0E}\x{FF5E}\x{02DC}\x{223C}\x{2E2F}]",
+));
 
 /// # Errors
 /// When a text holds characters that a reader can't see or takes for others.
 pub(super) fn visible(field: &'static str, text: &str) -> Result<(), Refusal> {
     // A pattern that does not compile lets nothing through.
-    let found = match HIDDEN.as_ref() {
+    let found = match HIDDEN.regex() {
         Some(pattern) => pattern.find(text).map(|m| m.as_str().chars().next().map_or(0, u32::from)),
         None => Some(0),
     };

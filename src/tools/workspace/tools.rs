@@ -94,30 +94,24 @@ struct Run {
 /// The tools over a folder.
 pub fn tools(settings: Settings) -> Registry {
     let settings = Arc::new(settings);
-    let (a, b, c) = (Arc::clone(&settings), Arc::clone(&settings), settings);
     let specs = vec![
-        ToolSpec::new(
+        ToolSpec::over(
+            &settings,
             "search_files",
             "Lines of the workspace's text files that match a regular expression, as path:line: text.",
-            move |caller, args: Search| {
-                let settings = Arc::clone(&a);
-                async move { search(&settings, &caller, args).await }
-            },
+            |settings, caller, args: Search| async move { search(&settings, &caller, args).await },
         ),
-        ToolSpec::new("read_file", "Lines of one text file of the workspace.", move |caller, args: ReadFile| {
-            let settings = Arc::clone(&b);
-            async move { read(&settings, &caller, args).await }
+        ToolSpec::over(&settings, "read_file", "Lines of one text file of the workspace.", |settings, caller, args: ReadFile| async move {
+            read(&settings, &caller, args).await
         }),
-        ToolSpec::new(
+        ToolSpec::over(
+            &settings,
             "run_shell",
             "One read-only command in the workspace: ls, cat, head, tail, wc, grep, find, du, stat, sort, uniq or date. No shell: no pipes, no redirection, no variables.",
-            move |caller, args: Run| {
-                let settings = Arc::clone(&c);
-                async move {
-                    let root = settings.root_of(&caller)?;
-                    let planned = shell::Plan::parse(&args.command)?;
-                    settings.shell.run(&root, planned).await
-                }
+            |settings, caller, args: Run| async move {
+                let root = settings.root_of(&caller)?;
+                let planned = shell::Plan::parse(&args.command)?;
+                settings.shell.run(&root, planned).await
             },
         ),
     ];

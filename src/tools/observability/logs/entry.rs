@@ -1,11 +1,8 @@
 //! Entries: a line, with the lines of its stack trace.
 
-use std::sync::LazyLock;
-
-use jiff::Timestamp;
-use regex::Regex;
-
 use super::level::{Level, read};
+use crate::text::Pattern;
+use jiff::Timestamp;
 
 /// Lines that one entry keeps: a trace of a recursion has thousands.
 const MAX_LINES: usize = 60;
@@ -34,20 +31,12 @@ enum Trace {
     Indented,
 }
 
-static FRAME: LazyLock<Option<Regex>> = LazyLock::new(|| {
-    Regex::new(
-        r"^(?:\s+\S|\tat |at [\w.$<>/]+[( ]|Caused by: |Suppressed: |\.\.\. \d+ (?:more|common)|--- End of|#\d+ |from \S+:\d+|Stack trace:|stack backtrace:|note: |  thrown in |goroutine \d+ |created by |exit status \d+|\[signal |\S+\(.*\)$)",
-    )
-    .ok()
-});
-static GO: LazyLock<Option<Regex>> = LazyLock::new(|| {
-    Regex::new(r"^(?:$|goroutine \d+|\t|created by |exit status \d+|\[signal |panic: |\s+panic: |[\w./*()\[\]-]+\([^)]*\)$|main\.|runtime\.)").ok()
-});
-static RUST: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(r"^(?:$|stack backtrace:|note: |\s+\d+: |\s+at |called `|assertion |\S.*)").ok());
-
-fn is(pattern: &LazyLock<Option<Regex>>, text: &str) -> bool {
-    pattern.as_ref().is_some_and(|p| p.is_match(text))
-}
+static FRAME: Pattern = Pattern::new(
+    r"^(?:\s+\S|\tat |at [\w.$<>/]+[( ]|Caused by: |Suppressed: |\.\.\. \d+ (?:more|common)|--- End of|#\d+ |from \S+:\d+|Stack trace:|stack backtrace:|note: |  thrown in |goroutine \d+ |created by |exit status \d+|\[signal |\S+\(.*\)$)",
+);
+static GO: Pattern =
+    Pattern::new(r"^(?:$|goroutine \d+|\t|created by |exit status \d+|\[signal |panic: |\s+panic: |[\w./*()\[\]-]+\([^)]*\)$|main\.|runtime\.)");
+static RUST: Pattern = Pattern::new(r"^(?:$|stack backtrace:|note: |\s+\d+: |\s+at |called `|assertion |\S.*)");
 
 /// Entries of one container's log, in its order. `lines`: the time in front of each, as the kubelet knows it, and its text.
 pub fn entries<'a>(lines: impl IntoIterator<Item = (Option<Timestamp>, &'a str)>) -> Vec<Entry> {
@@ -104,10 +93,10 @@ fn belongs(trace: Trace, last: &Entry, text: &str) -> bool {
     match trace {
         Trace::None => false,
         Trace::Python => true,
-        Trace::Go => is(&GO, text),
-        Trace::Rust => last.lines.len() == 1 && is(&RUST, text),
-        Trace::PythonNamed => text.is_empty() || joins(text) || is(&FRAME, text),
-        Trace::Indented => is(&FRAME, text),
+        Trace::Go => GO.is_match(text),
+        Trace::Rust => last.lines.len() == 1 && RUST.is_match(text),
+        Trace::PythonNamed => text.is_empty() || joins(text) || FRAME.is_match(text),
+        Trace::Indented => FRAME.is_match(text),
     }
 }
 

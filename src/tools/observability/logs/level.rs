@@ -1,10 +1,9 @@
 //! How bad a line is, and what it says, in the formats that programs write: JSON, logfmt, klog, plain text.
 
-use std::sync::LazyLock;
-
-use regex::Regex;
 use serde::Serialize;
 use serde_json::Value;
+
+use crate::text::Pattern;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "lowercase")]
@@ -48,42 +47,24 @@ pub struct Said {
     pub explicit: bool,
 }
 
-fn regex(pattern: &str) -> Option<Regex> {
-    Regex::new(pattern).ok()
-}
-
-static KLOG: LazyLock<Option<Regex>> = LazyLock::new(|| regex(r"^([IWEF])\d{4} \d\d:\d\d:\d\d\.\d+\s+\d+ \S+?:\d+\] (.*)$"));
-static PAIR: LazyLock<Option<Regex>> = LazyLock::new(|| regex(r#"(?:^|\s)([A-Za-z_][\w.@-]*)=("(?:[^"\\]|\\.)*"|[^\s"]*)"#));
+static KLOG: Pattern = Pattern::new(r"^([IWEF])\d{4} \d\d:\d\d:\d\d\.\d+\s+\d+ \S+?:\d+\] (.*)$");
+static PAIR: Pattern = Pattern::new(r#"(?:^|\s)([A-Za-z_][\w.@-]*)=("(?:[^"\\]|\\.)*"|[^\s"]*)"#);
 /// A time at the start of a line, in the usual spellings.
-static TIME: LazyLock<Option<Regex>> = LazyLock::new(|| {
-    regex(
-        r"^\[?(?:\d{4}[-/]\d\d[-/]\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d| UTC)?|\d\d:\d\d:\d\d(?:[.,]\d+)?|\d\d/[A-Z][a-z]{2}/\d{4}:\d\d:\d\d:\d\d [+-]\d{4}|[A-Z][a-z]{2} +\d{1,2} \d\d:\d\d:\d\d(?: \d{4})?)\]?[ ,:-]*",
-    )
-});
-static WORD: LazyLock<Option<Regex>> = LazyLock::new(|| {
-    regex(
-        r"^(?:\[[^\]]{1,80}\]\s*|\([^)]{1,60}\)\s*|[\w.$/-]{1,60}\s+-?\s*)??[\[<(|]?\s*(?i:(trace|debug|info|notice|warn(?:ing)?|err(?:or)?|severe|fatal|crit(?:ical)?|alert|emerg(?:ency)?|panic))\s*[\]>)|]?(?:\s*[:|-]\s*|\s+|$)",
-    )
-});
-static FATAL_START: LazyLock<Option<Regex>> = LazyLock::new(|| {
-    regex(
-        r"^(?:panic: |fatal error: |Fatal error: |FATAL: |PANIC: |thread '.*' (?:\(\d+\) )?panicked at |Unhandled exception|Exception in thread |Traceback \(most recent call last\):|Segmentation fault|runtime error: |Killed$|terminate called |PHP Fatal error|Uncaught |node:internal/|libc\+\+abi: )",
-    )
-});
-static ERROR_START: LazyLock<Option<Regex>> = LazyLock::new(|| {
-    regex(
-        r"^(?:[A-Za-z_$][\w.$:]*(?:Error|Exception|Failure|Fault)\b|Error: |error: |ERR! |npm ERR! |E: |Caused by: |[\w./-]+\.rb:\d+:in |standard_init_linux|exec .*: (?:exec format error|no such file)|/bin/sh: |sh: |bash: |OCI runtime )",
-    )
-});
-static ERROR_WORDS: LazyLock<Option<Regex>> = LazyLock::new(|| {
-    regex(
-        r"(?i)\b(?:connection refused|no such host|permission denied|out of memory|cannot allocate memory|no space left on device|timed? ?out|deadline exceeded|failed to|failure|could not|cannot|unable to|exception|refused to|not found:|certificate has expired|x509:)\b",
-    )
-});
-
-fn is(pattern: &LazyLock<Option<Regex>>, text: &str) -> bool {
-    pattern.as_ref().is_some_and(|p| p.is_match(text))
-}
+static TIME: Pattern = Pattern::new(
+    r"^\[?(?:\d{4}[-/]\d\d[-/]\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d| UTC)?|\d\d:\d\d:\d\d(?:[.,]\d+)?|\d\d/[A-Z][a-z]{2}/\d{4}:\d\d:\d\d:\d\d [+-]\d{4}|[A-Z][a-z]{2} +\d{1,2} \d\d:\d\d:\d\d(?: \d{4})?)\]?[ ,:-]*",
+);
+static WORD: Pattern = Pattern::new(
+    r"^(?:\[[^\]]{1,80}\]\s*|\([^)]{1,60}\)\s*|[\w.$/-]{1,60}\s+-?\s*)??[\[<(|]?\s*(?i:(trace|debug|info|notice|warn(?:ing)?|err(?:or)?|severe|fatal|crit(?:ical)?|alert|emerg(?:ency)?|panic))\s*[\]>)|]?(?:\s*[:|-]\s*|\s+|$)",
+);
+static FATAL_START: Pattern = Pattern::new(
+    r"^(?:panic: |fatal error: |Fatal error: |FATAL: |PANIC: |thread '.*' (?:\(\d+\) )?panicked at |Unhandled exception|Exception in thread |Traceback \(most recent call last\):|Segmentation fault|runtime error: |Killed$|terminate called |PHP Fatal error|Uncaught |node:internal/|libc\+\+abi: )",
+);
+static ERROR_START: Pattern = Pattern::new(
+    r"^(?:[A-Za-z_$][\w.$:]*(?:Error|Exception|Failure|Fault)\b|Error: |error: |ERR! |npm ERR! |E: |Caused by: |[\w./-]+\.rb:\d+:in |standard_init_linux|exec .*: (?:exec format error|no such file)|/bin/sh: |sh: |bash: |OCI runtime )",
+);
+static ERROR_WORDS: Pattern = Pattern::new(
+    r"(?i)\b(?:connection refused|no such host|permission denied|out of memory|cannot allocate memory|no space left on device|timed? ?out|deadline exceeded|failed to|failure|could not|cannot|unable to|exception|refused to|not found:|certificate has expired|x509:)\b",
+);
 
 /// The level and the message of one line.
 #[must_use]
@@ -128,7 +109,7 @@ fn json(line: &str) -> Option<Said> {
 }
 
 fn klog(line: &str) -> Option<Said> {
-    let found = KLOG.as_ref()?.captures(line)?;
+    let found = KLOG.captures(line)?;
     let level = match &found[1] {
         "W" => Level::Warning,
         "E" => Level::Error,
@@ -141,7 +122,7 @@ fn klog(line: &str) -> Option<Said> {
 fn logfmt(line: &str) -> Option<Said> {
     let mut level = None;
     let (mut message, mut error) = (String::new(), String::new());
-    for pair in PAIR.as_ref()?.captures_iter(line).take(60) {
+    for pair in PAIR.regex()?.captures_iter(line).take(60) {
         let value = &pair[2];
         let value = value.strip_prefix('"').and_then(|v| v.strip_suffix('"')).unwrap_or(value).replace("\\\"", "\"");
         match &pair[1] {
@@ -162,11 +143,11 @@ fn logfmt(line: &str) -> Option<Said> {
 }
 
 fn plain(line: &str) -> Said {
-    let rest = TIME.as_ref().map_or(line, |p| p.find(line).map_or(line, |m| &line[m.end()..]));
-    if is(&FATAL_START, rest) {
+    let rest = TIME.regex().map_or(line, |p| p.find(line).map_or(line, |m| &line[m.end()..]));
+    if FATAL_START.is_match(rest) {
         return Said { level: Level::Fatal, message: rest.to_owned(), explicit: true };
     }
-    if let Some(found) = WORD.as_ref().and_then(|p| p.captures(rest))
+    if let Some(found) = WORD.captures(rest)
         && let Some(level) = Level::named(&found[1])
         // `Error: x` and `[error] x` are levels; `error handling is on` is a sentence.
         && (found[1].bytes().all(|b| b.is_ascii_uppercase()) || found[0].trim_end().ends_with([':', ']', '>', ')', '|', '-']))
@@ -174,9 +155,9 @@ fn plain(line: &str) -> Said {
         let message = rest[found[0].len()..].trim_start();
         return Said { level, message: if message.is_empty() { rest } else { message }.to_owned(), explicit: true };
     }
-    if is(&ERROR_START, rest) {
+    if ERROR_START.is_match(rest) {
         return Said { level: Level::Error, message: rest.to_owned(), explicit: true };
     }
-    let level = if is(&ERROR_WORDS, rest) { Level::Error } else { Level::Info };
+    let level = if ERROR_WORDS.is_match(rest) { Level::Error } else { Level::Info };
     Said { level, message: rest.to_owned(), explicit: false }
 }

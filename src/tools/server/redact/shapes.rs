@@ -1,6 +1,6 @@
 //! Secrets by their shape: keys with the prefixes that their makers gave them so that they can be found, and values where only a secret stands.
 
-use std::sync::LazyLock;
+use std::sync::{LazyLock, OnceLock};
 
 use aho_corasick::AhoCorasick;
 use regex::{Captures, Regex};
@@ -105,28 +105,35 @@ const RULES: &[(&str, &[&str], &str)] = &[
 const COOKIES: &str = r"(?im)\b(?:set-)?cookie[:=]\s*(?P<all>[^\n]+)";
 const COOKIE: &str = r"(?P<n>[^=;\s]+)=(?P<v>[^;\s]{16,})";
 
-type Compile = Box<dyn FnOnce() -> Option<Regex> + Send>;
-
 /// Most texts hold no hint and are done after one pass; a pattern is compiled when its first hint is seen.
 struct Shapes {
     hints: AhoCorasick,
     /// The rule of each hint; the cookies come after the rules.
     rule_of: Vec<usize>,
-    each: Vec<LazyLock<Option<Regex>, Compile>>,
-    cookies: LazyLock<Option<(Regex, Regex)>>,
+    each: [OnceLock<Option<Regex>>; RULES.len()],
+    cookies: OnceLock<Option<(Regex, Regex)>>,
 }
 
 static SHAPES: LazyLock<Option<Shapes>> = LazyLock::new(|| {
     let hints = RULES.iter().enumerate().flat_map(|(at, (_, hints, _))| hints.iter().map(move |h| (at, *h))).chain([(RULES.len(), "cookie")]);
     let (rule_of, hints): (Vec<usize>, Vec<&str>) = hints.unzip();
-    let compiled = |pattern: &'static str| LazyLock::new(Box::new(move || regex(pattern)) as Compile);
     Some(Shapes {
         hints: AhoCorasick::builder().ascii_case_insensitive(true).build(hints).ok()?,
         rule_of,
-        each: RULES.iter().map(|(_, _, pattern)| compiled(pattern)).collect(),
-        cookies: LazyLock::new(|| Some((regex(COOKIES)?, regex(COOKIE)?))),
+        each: [const { OnceLock::new() }; RULES.len()],
+        cookies: OnceLock::new(),
     })
 });
+
+impl Shapes {
+    fn rule(&self, at: usize) -> Option<&Regex> {
+        self.each[at].get_or_init(|| regex(RULES[at].2)).as_ref()
+    }
+
+    fn cookies(&self) -> Option<&(Regex, Regex)> {
+        self.cookies.get_or_init(|| Some((regex(COOKIES)?, regex(COOKIE)?))).as_ref()
+    }
+}
 
 /// Digits, blanks and ends of words are those of ASCII: secrets are made of them, and tables for all of Unicode are large and slow.
 pub(super) fn regex(pattern: &str) -> Option<Regex> {
@@ -145,10 +152,10 @@ pub(super) fn redact(text: &str) -> (String, usize) {
     let mut count = 0;
     for at in (0..wanted.len()).filter(|at| wanted[*at]) {
         if let Some((kind, _, _)) = RULES.get(at) {
-            let Some(pattern) = shapes.each[at].as_ref() else { return unchecked() };
+            let Some(pattern) = shapes.rule(at) else { return unchecked() };
             out = pattern.replace_all(&out, |found: &Captures<'_>| hide(kind, found, &mut count)).into_owned();
         } else {
-            let Some((cookies, cookie)) = shapes.cookies.as_ref() else { return unchecked() };
+            let Some((cookies, cookie)) = shapes.cookies() else { return unchecked() };
             let each = |found: &Captures<'_>| cookie.replace_all(&found[0], |c: &Captures<'_>| hide("cookie", c, &mut count)).into_owned();
             out = cookies.replace_all(&out, each).into_owned();
         }
@@ -175,6 +182,6 @@ mod tests {
     #[test]
     fn the_table_compiles() {
         let shapes = super::SHAPES.as_ref().unwrap();
-        assert!(shapes.each.iter().all(|r| r.is_some()) && shapes.cookies.is_some());
+        assert!((0..super::RULES.len()).all(|at| shapes.rule(at).is_some()) && shapes.cookies().is_some());
     }
 }

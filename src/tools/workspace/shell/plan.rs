@@ -1,13 +1,10 @@
 //! From a line of text to a command with known options. Pure: nothing is run and no file is looked at.
 
-use std::sync::LazyLock;
-
-use regex::Regex;
 use serde::{Deserialize, Serialize};
 
 use super::commands::{COMMANDS, Command, DENIED, Opt, Reads, Value};
 use crate::{
-    text::head,
+    text::{Pattern, head},
     tools::{
         server::Refusal,
         workspace::{codes, path, path::Relative},
@@ -19,14 +16,10 @@ const MAX_COMMAND: usize = 2000;
 /// What a shell would act on. There is none; whoever writes it means something that is not done here.
 const METACHARACTERS: &[char] = &[';', '|', '&', '<', '>', '`', '$', '(', ')', '{', '}', '\n', '\r'];
 
-static NUMBER: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(r"^[+-]?[0-9]{1,9}$").ok());
-static KEY: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(r"^[0-9]{1,4}(\.[0-9]{1,4})?[bfhnr]*(,[0-9]{1,4}(\.[0-9]{1,4})?[bfhnr]*)?$").ok());
-static SIZE: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(r"^[+-]?[0-9]{1,9}[bck]?$").ok());
-static FORMAT: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(r"^[%A-Za-z0-9 :._/,=+-]{1,100}$").ok());
-
-fn matches(pattern: &LazyLock<Option<Regex>>, text: &str) -> bool {
-    pattern.as_ref().is_some_and(|p| p.is_match(text))
-}
+static NUMBER: Pattern = Pattern::new(r"^[+-]?[0-9]{1,9}$");
+static KEY: Pattern = Pattern::new(r"^[0-9]{1,4}(\.[0-9]{1,4})?[bfhnr]*(,[0-9]{1,4}(\.[0-9]{1,4})?[bfhnr]*)?$");
+static SIZE: Pattern = Pattern::new(r"^[+-]?[0-9]{1,9}[bck]?$");
+static FORMAT: Pattern = Pattern::new(r"^[%A-Za-z0-9 :._/,=+-]{1,100}$");
 
 /// What will be run: words of ours, and paths that are still to be opened.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -97,7 +90,7 @@ impl Words {
             let pattern = self.plain.remove(0);
             self.options.extend(["-e".to_owned(), value_of(command, "-e", Value::Text, &pattern)?]);
         }
-        if command.name == "date" && self.plain.len() == 1 && self.plain[0].starts_with('+') && matches(&FORMAT, &self.plain[0]) {
+        if command.name == "date" && self.plain.len() == 1 && self.plain[0].starts_with('+') && FORMAT.is_match(&self.plain[0]) {
             self.options.append(&mut self.plain);
         }
         // As grep -r does: a match without its file is of no use.
@@ -223,12 +216,12 @@ fn split_expressions(command: &Command, words: &[String]) -> Result<Words, Refus
 fn value_of(command: &Command, word: &str, kind: Value, value: &str) -> Result<String, Refusal> {
     let (ok, wanted) = match kind {
         Value::None => (false, "nothing".to_owned()),
-        Value::Number => (matches(&NUMBER, value), "a number".to_owned()),
+        Value::Number => (NUMBER.is_match(value), "a number".to_owned()),
         Value::Text => (!value.is_empty() && value.len() <= 512, "a text of at most 512 bytes".to_owned()),
-        Value::Key => (matches(&KEY, value), "a key such as 2n,3".to_owned()),
+        Value::Key => (KEY.is_match(value), "a key such as 2n,3".to_owned()),
         Value::Char => (value.chars().count() == 1, "one character".to_owned()),
-        Value::Format => (matches(&FORMAT, value), "a format such as '%n %s'".to_owned()),
-        Value::Size => (matches(&SIZE, value), "a size such as +100k".to_owned()),
+        Value::Format => (FORMAT.is_match(value), "a format such as '%n %s'".to_owned()),
+        Value::Size => (SIZE.is_match(value), "a size such as +100k".to_owned()),
         Value::Letter(letters) => (value.len() == 1 && letters.contains(value), format!("one of the letters {letters}")),
     };
     if ok {
