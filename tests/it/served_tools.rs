@@ -14,6 +14,7 @@ use inquest::{
     },
 };
 use serde_json::{Value, json};
+use tokio::net::TcpSocket;
 use tokio_util::sync::CancellationToken;
 
 use crate::support::{self, Served, http};
@@ -169,15 +170,19 @@ async fn s4_5_the_served_endpoint_leaves_a_line_for_what_it_did_and_for_what_it_
 /// A replica that is gone refuses; the next one is there in a moment. Who will not wait for it is told that the connection was refused.
 #[tokio::test]
 async fn s1_1_a_refused_connection_is_tried_again_for_as_long_as_there_is_time() {
-    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    // Bound and not listening: it refuses, and no other test is given the port.
+    let reserved = TcpSocket::new_v4().unwrap();
+    reserved.set_reuseaddr(true).unwrap();
+    reserved.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let free = reserved.local_addr().unwrap();
     let ring = support::keys();
     let subject = Subject { namespace: "demo", name: "run", uid: "u", service_account: "inquest-reader" };
     let token = mint(&ring, ISSUER, &subject, "j".into(), jiff::Timestamp::now()).unwrap();
     let endpoint = Endpoint { url: format!("http://{free}/mcp"), header: Some("Authorization".into()) };
     let open = |seconds| Connection::open(endpoint.clone(), http(), Some(&token), Duration::from_secs(seconds));
     let begun = Instant::now();
-    let refused = open(1).await.err().unwrap();
-    assert!(matches!(&refused, McpError::Unreachable { .. }) && begun.elapsed() < Duration::from_secs(1), "{refused}");
+    let refused = open(3).await.err().unwrap();
+    assert!(matches!(&refused, McpError::Unreachable { .. }) && begun.elapsed() < Duration::from_secs(3), "{refused}");
     let verifier = Arc::new(Verifier::new(JwksSource::Fixed(ring.jwks()), ISSUER, SCOPE_TOOLS).unwrap());
     let stop = CancellationToken::new();
     let late = stop.clone();
