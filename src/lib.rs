@@ -10,6 +10,7 @@ pub mod http_client;
 pub mod identity;
 pub mod investigators;
 pub mod mcp;
+pub mod models;
 pub mod operator;
 pub mod report;
 pub mod runner;

@@ -3,14 +3,21 @@
 //!
 //! *Invariant*: an entry is durable before what it announces is done.
 
+use std::time::Duration;
+
 use futures::{StreamExt, future::BoxFuture, stream};
 use jiff::Timestamp;
 
 use crate::{
-    agent::{Control, Decision, Entry, Journal, Ledger, Move, PlannedCall, Received, ToolRef, answer, decide, plan},
-    api::{Postmortem, StopReason},
-    grounding::{Draft, Evidence, Finding, Run, publish, verify_root},
-    investigators::{Case, Investigator},
+    agent::{
+        Control, Decision, Entry, Journal, Ledger, Mind, Move, PlannedCall, Purpose, Received, Spend, ToolRef, ToolSchema, answer, decide, plan, retry_at,
+    },
+    api::{Fallback, Postmortem, StopReason},
+    grounding::{Draft, Evidence, Finding, Run, publish, verify, verify_root},
+    investigators::{
+        Case, Investigator,
+        chat::{Chat, ChatReply, ChatRequest, Failure, Finish, Fitted, NoFit},
+    },
     store::{OpenJournal, StoreError},
 };
 
@@ -24,11 +31,30 @@ pub trait ToolCaller: Send + Sync {
     fn call<'a>(&'a self, call: &'a PlannedCall, server: &'a str) -> BoxFuture<'a, Received>;
 }
 
+/// Asks a model. A failure is recorded, and never an end without an answer.
+pub trait ModelCaller: Send + Sync {
+    /// A place among the requests that this model takes at once. Asked for before anything is reserved.
+    fn admit(&self) -> Admission;
+    fn ask<'a>(&'a self, request: &'a ChatRequest) -> BoxFuture<'a, Result<ChatReply, Failure>>;
+}
+
+/// Whether a request may be sent now.
+pub enum Admission {
+    /// Until this is dropped.
+    Now(Box<dyn Send>),
+    /// Too many at once, or too many a minute.
+    Later(Duration),
+    /// It fails, and is let alone for a while.
+    Never(Failure),
+}
+
 /// What one step did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stepped {
     /// There is more to do at once.
     Again,
+    /// There is more to do after a while.
+    Later(Duration),
     /// Suspended: until somebody changes the spec.
     Waiting,
     /// The run has its conclusion.
@@ -39,54 +65,189 @@ pub enum Stepped {
 pub struct Parts<'a> {
     pub case: &'a Case,
     pub control: Control,
+    /// Decides where no model does, and finishes what a model could not.
     pub investigator: &'a dyn Investigator,
+    /// Decides, with [`Mind::Model`].
+    pub model: Option<Model<'a>>,
     pub tools: &'a dyn ToolCaller,
-    /// The tools on offer, asked for only at the start of a run.
+    /// The tools on offer, and what a model is told of them; asked for only at the start of a run.
     pub catalogue: &'a [ToolRef],
+    pub schemas: &'a [ToolSchema],
 }
+
+#[derive(Clone, Copy)]
+pub struct Model<'a> {
+    pub chat: &'a Chat,
+    pub caller: &'a dyn ModelCaller,
+}
+
+type Clock<'a> = &'a (dyn Fn() -> Timestamp + Send + Sync);
 
 /// Does one step.
 ///
 /// # Errors
 /// When the journal can't be written; nothing is lost then, and the step is done again.
-pub async fn step(open: &mut dyn OpenJournal, parts: &Parts<'_>, clock: &(dyn Fn() -> Timestamp + Send + Sync)) -> Result<Stepped, StoreError> {
-    let Parts { case, control, investigator, tools, catalogue } = parts;
-    match decide(control, open.journal(), clock()) {
+pub async fn step(open: &mut dyn OpenJournal, parts: &Parts<'_>, clock: Clock<'_>) -> Result<Stepped, StoreError> {
+    let now = clock();
+    match decide(&parts.control, open.journal(), now) {
         Decision::Finished => return Ok(Stepped::Finished),
         Decision::Wait => return Ok(Stepped::Waiting),
+        Decision::Later(at) => return Ok(Stepped::Later(Duration::try_from(at.duration_since(now)).unwrap_or_default())),
         Decision::Suspend => {
-            open.append(clock(), Entry::Suspended).await?;
+            open.append(now, Entry::Suspended).await?;
             return Ok(Stepped::Waiting);
         }
-        Decision::Resume => open.append(clock(), Entry::Resumed).await?,
+        Decision::Resume => open.append(now, Entry::Resumed).await?,
         Decision::Start => {
-            let entry = Entry::Started { investigator: investigator.kind().to_owned(), tools: catalogue.to_vec() };
-            open.append(clock(), entry).await?;
+            let investigator = if parts.model.is_some() { "chat" } else { parts.investigator.kind() };
+            let entry = Entry::Started { investigator: investigator.to_owned(), tools: parts.catalogue.to_vec(), schemas: parts.schemas.to_vec() };
+            open.append(now, entry).await?;
         }
-        Decision::Ask { step } => {
-            let next = investigator.next(case, open.journal());
-            let calls = match &next {
-                Move::Call { calls, .. } => {
-                    let mut ledger = Ledger::new(control.caps, open.journal().committed());
-                    plan(calls, open.journal(), &mut ledger)
-                }
-                Move::Conclude { .. } | Move::Malformed { .. } => vec![],
-            };
-            let executes = !calls.is_empty();
-            open.append(clock(), Entry::Decided { step, used: crate::agent::Spend::default(), next, calls }).await?;
-            if executes {
-                execute(open, step, *tools, clock).await?;
+        Decision::Ask { step } => match parts.model {
+            Some(model) if open.journal().fell_back().is_none() => return ask(open, parts, model, step, Purpose::Step, clock).await,
+            _ => {
+                let next = parts.investigator.next(parts.case, open.journal());
+                let used = open.journal().interrupted();
+                decided(open, parts, Decided { step, used, beyond: Spend::default(), next }, clock).await?;
+            }
+        },
+        Decision::Answer { step, stop } => match parts.model {
+            Some(model) => return ask(open, parts, model, step, Purpose::Answer, clock).await,
+            None => end(open, parts, stop, clock).await?,
+        },
+        Decision::Execute { step } => execute(open, step, parts.tools, clock).await?,
+        Decision::FallBack { reason, message } => open.append(now, Entry::FellBack { reason, message }).await?,
+        Decision::Cap(stop) => open.append(now, Entry::Capped { stop }).await?,
+        Decision::Conclude(stop) => conclude(open, parts, stop, clock).await?,
+        Decision::Stop(stop) => end(open, parts, stop, clock).await?,
+    }
+    Ok(done(open))
+}
+
+fn done(open: &dyn OpenJournal) -> Stepped {
+    if open.journal().conclusion().is_some() { Stepped::Finished } else { Stepped::Again }
+}
+
+struct Decided {
+    step: u32,
+    used: Spend,
+    beyond: Spend,
+    next: Move,
+}
+
+/// Records a move, and does what it asks for.
+async fn decided(open: &mut dyn OpenJournal, parts: &Parts<'_>, what: Decided, clock: Clock<'_>) -> Result<(), StoreError> {
+    let Decided { step, used, beyond, next } = what;
+    let calls = match &next {
+        Move::Call { calls, .. } => {
+            let mut ledger = Ledger::new(parts.control.caps, open.journal().committed());
+            plan(calls, open.journal(), &mut ledger)
+        }
+        Move::Conclude { .. } | Move::Malformed { .. } => vec![],
+    };
+    let executes = !calls.is_empty();
+    open.append(clock(), Entry::Decided { step, used, beyond, next, calls }).await?;
+    if executes { execute(open, step, parts.tools, clock).await } else { Ok(()) }
+}
+
+/// Asks the model: what it may cost is set aside first, and settled after.
+async fn ask(open: &mut dyn OpenJournal, parts: &Parts<'_>, model: Model<'_>, step: u32, purpose: Purpose, clock: Clock<'_>) -> Result<Stepped, StoreError> {
+    let caps = &parts.control.caps;
+    let Fitted { request, worst, prompt } = match (model.chat.request(parts.case, open.journal(), caps, purpose), purpose) {
+        (Ok(fitted), _) => fitted,
+        (Err(NoFit(stop)), Purpose::Step) => {
+            open.append(clock(), Entry::Capped { stop }).await?;
+            return Ok(Stepped::Again);
+        }
+        (Err(NoFit(stop)), Purpose::Answer) => {
+            // The reason that the run stops for is the first one.
+            let stop = open.journal().capped().unwrap_or(stop);
+            end(open, parts, stop, clock).await?;
+            return Ok(done(open));
+        }
+    };
+    let permit = match model.caller.admit() {
+        Admission::Now(permit) => permit,
+        Admission::Later(wait) => return Ok(Stepped::Later(wait)),
+        Admission::Never(failure) => {
+            let used = open.journal().interrupted();
+            let entry = Entry::DecisionFailed { step, used, reason: failure.reason.to_owned(), error: failure.message, retry_at: None };
+            open.append(clock(), entry).await?;
+            return Ok(Stepped::Again);
+        }
+    };
+    open.append(clock(), Entry::DecisionReserved { step, worst, prompt }).await?;
+    let answer = model.caller.ask(&request).await;
+    drop(permit);
+    let now = clock();
+    match answer {
+        Ok(reply) => {
+            let used = model.chat.prices.settle(reply.usage, worst);
+            let beyond = used.less(worst);
+            let used = used.at_most(worst);
+            if reply.finish == Finish::Refused {
+                let error = "the model or its provider refused to answer (content filter)".to_owned();
+                open.append(now, Entry::DecisionFailed { step, used, reason: "Refused".to_owned(), error, retry_at: None }).await?;
+            } else {
+                let next = model.chat.read(parts.case, open.journal(), &reply);
+                decided(open, parts, Decided { step, used, beyond, next }, clock).await?;
             }
         }
-        Decision::Execute { step } => execute(open, step, *tools, clock).await?,
-        Decision::Conclude => conclude(open, case, clock).await?,
-        Decision::Stop(stop) => {
-            let draft =
-                if stop == StopReason::Cancelled { Draft::unknown("A person ended the run.") } else { investigator.conclude(case, open.journal(), stop) };
-            open.append(clock(), Entry::Concluded { stop, draft }).await?;
+        Err(Failure { reason, message, again, billed }) => {
+            let used = if billed { worst } else { Spend::default() };
+            let retry_at = retry_at(again, step, open.journal(), caps, now);
+            open.append(now, Entry::DecisionFailed { step, used, reason: reason.to_owned(), error: message, retry_at }).await?;
         }
     }
-    Ok(if open.journal().conclusion().is_some() { Stepped::Finished } else { Stepped::Again })
+    Ok(done(open))
+}
+
+/// Ends the run without the investigator that had it: with the playbooks where they may, and with what is proved in any case.
+async fn end(open: &mut dyn OpenJournal, parts: &Parts<'_>, stop: StopReason, clock: Clock<'_>) -> Result<(), StoreError> {
+    let journal = open.journal();
+    let playbooks = match parts.control.mind {
+        Mind::Rules => true,
+        Mind::Model { fallback } => fallback == Fallback::Playbook || journal.fell_back().is_some(),
+    };
+    let silent = matches!(parts.control.mind, Mind::Model { .. }) && journal.fell_back().is_none();
+    let draft = match (stop, playbooks) {
+        (StopReason::Cancelled, _) => Draft::unknown("A person ended the run."),
+        (_, true) => parts.investigator.conclude(parts.case, journal, stop),
+        (_, false) => unanswered(journal, stop),
+    };
+    if silent && playbooks && stop != StopReason::Cancelled {
+        let (reason, message) = no_last_word(journal, stop);
+        open.append(clock(), Entry::FellBack { reason, message }).await?;
+    }
+    open.append(clock(), Entry::Concluded { stop, draft }).await
+}
+
+/// Why the model did not have the last word.
+fn no_last_word(journal: &Journal, stop: StopReason) -> (String, String) {
+    let failed = journal.records().iter().rev().find_map(|r| match &r.entry {
+        Entry::DecisionFailed { reason, error, .. } => Some((reason.clone(), error.clone())),
+        _ => None,
+    });
+    match (stop, failed) {
+        (StopReason::CostCap | StopReason::TokenCap, _) => (format!("{stop:?}"), "what is left does not pay for an answer of the model".to_owned()),
+        (_, Some(failed)) => failed,
+        _ => (format!("{stop:?}"), "the model had not concluded".to_owned()),
+    }
+}
+
+/// Without the playbooks: what the model last claimed, for the verifier to keep what is proved of it, but no cause.
+fn unanswered(journal: &Journal, stop: StopReason) -> Draft {
+    let why = journal.records().iter().rev().find_map(|r| match &r.entry {
+        Entry::DecisionFailed { reason, error, .. } => Some(format!("The model failed ({reason}): {error}.")),
+        Entry::Decided { next: Move::Malformed { error }, .. } => Some(format!("The model's reply could not be used: {error}.")),
+        _ => None,
+    });
+    let last = journal.records().iter().rev().find_map(|r| match &r.entry {
+        Entry::Decided { next: Move::Conclude { draft }, .. } => Some(draft.as_ref().clone()),
+        _ => None,
+    });
+    let finding = Finding::Unknown(why.unwrap_or_else(|| format!("The model had not concluded when the run stopped ({}).", stop.label())));
+    Draft { finding, ..last.unwrap_or_else(|| Draft::unknown("")) }
 }
 
 /// Executes the planned calls of a step together, and settles them in one entry.
@@ -106,24 +267,58 @@ async fn execute(open: &mut dyn OpenJournal, step: u32, tools: &dyn ToolCaller, 
     open.append(now, Entry::Answered { step, results }).await
 }
 
-/// Checks the conclusion that the investigator came to. An unproved cause goes back once, with the reasons.
-async fn conclude(open: &mut dyn OpenJournal, case: &Case, clock: &(dyn Fn() -> Timestamp + Send + Sync)) -> Result<(), StoreError> {
+/// Checks the conclusion that the investigator came to. What is not proved goes back once, with the reasons; what a model can't prove the
+/// second time, or can't tell, is the playbooks' to find.
+async fn conclude(open: &mut dyn OpenJournal, parts: &Parts<'_>, stop: StopReason, clock: Clock<'_>) -> Result<(), StoreError> {
     let last = open.journal().records().iter().rev().find_map(|r| match &r.entry {
         Entry::Decided { step, next: Move::Conclude { draft }, .. } => Some((*step, draft.as_ref().clone())),
         _ => None,
     });
-    let Some((step, draft)) = last else { return Ok(()) };
+    let Some((step, mut draft)) = last else { return Ok(()) };
+    let by_model = parts.model.is_some() && open.journal().fell_back().is_none();
+    let evidence: Vec<Evidence> = open.journal().evidence().cloned().collect();
+    let reasons = unproved(&draft, &evidence, &parts.case.question);
     let rejected = open.journal().records().iter().filter(|r| matches!(r.entry, Entry::Rejected { .. })).count();
-    if let Finding::Cause(root) = &draft.finding
-        && rejected < REPAIRS
-    {
-        let evidence: Vec<Evidence> = open.journal().evidence().cloned().collect();
-        let verdict = verify_root(root, &evidence, &case.question);
-        if !verdict.supported() {
-            return open.append(clock(), Entry::Rejected { step, reasons: vec![verdict.to_string()] }).await;
+    // After a cap there is no second word.
+    if !reasons.is_empty() && rejected < REPAIRS && open.journal().capped().is_none() {
+        return open.append(clock(), Entry::Rejected { step, reasons }).await;
+    }
+    if by_model && parts.control.mind == (Mind::Model { fallback: Fallback::Playbook }) {
+        let why = match (&draft.finding, reasons.first()) {
+            (Finding::Unknown(_), _) => Some(("Undecided", "the model found no cause".to_owned())),
+            (_, Some(reason)) => Some(("Unproved", format!("what the model concluded is not proved: {reason}"))),
+            (_, None) => None,
+        };
+        if let Some((reason, message)) = why {
+            return open.append(clock(), Entry::FellBack { reason: reason.to_owned(), message }).await;
         }
     }
-    open.append(clock(), Entry::Concluded { stop: StopReason::Done, draft }).await
+    if by_model {
+        // What was left out, and what one can do, are not a model's to say: the playbooks know both from the same evidence.
+        let rules = parts.investigator.conclude(parts.case, open.journal(), stop);
+        draft.not_checked = rules.not_checked;
+        if let (Finding::Cause(one), Finding::Cause(other)) = (&draft.finding, &rules.finding)
+            && (&one.object.kind, &one.object.name) == (&other.object.kind, &other.object.name)
+        {
+            draft.actions = rules.actions;
+        }
+    }
+    open.append(clock(), Entry::Concluded { stop, draft }).await
+}
+
+/// Why the finding can't be published, and, if it can't, what else is wrong with the draft: the next one shall be right in all.
+fn unproved(draft: &Draft, evidence: &[Evidence], question: &str) -> Vec<String> {
+    let finding = match &draft.finding {
+        Finding::Cause(root) => verify_root(root, evidence, question),
+        Finding::Healthy(claim) => verify(claim, evidence, question),
+        Finding::Unknown(_) => return vec![],
+    };
+    if finding.supported() {
+        return vec![];
+    }
+    let others = draft.chain.iter().chain(&draft.contributing).chain(&draft.impact);
+    let others = others.map(|c| verify(c, evidence, question)).filter(|v| !v.supported()).map(|v| v.to_string());
+    std::iter::once(finding.to_string()).chain(others).take(8).collect()
 }
 
 /// The verified postmortem of a finished run, from its journal alone.

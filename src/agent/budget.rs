@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::api::{BudgetSpec, MicroUsd, SpanError, StopReason, UsdError};
+use crate::api::{BudgetSpec, MicroUsd, SpanError, StopReason, UsdError, is_default};
 
 /// The share of money and tokens that only the final answer may use, in percent.
 const ANSWER_PERCENT: u64 = 10;
@@ -50,6 +50,9 @@ pub struct Spend {
     pub cost: MicroUsd,
     #[serde(default)]
     pub input_tokens: u64,
+    /// The part of `input_tokens` that the provider read from its cache.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub cached_tokens: u64,
     #[serde(default)]
     pub output_tokens: u64,
 }
@@ -69,7 +72,19 @@ impl Spend {
             tool_calls: self.tool_calls.saturating_add(other.tool_calls),
             cost: MicroUsd(self.cost.0.saturating_add(other.cost.0)),
             input_tokens: self.input_tokens.saturating_add(other.input_tokens),
+            cached_tokens: self.cached_tokens.saturating_add(other.cached_tokens),
             output_tokens: self.output_tokens.saturating_add(other.output_tokens),
+        }
+    }
+    /// What is left when `other` is taken away, field by field.
+    #[must_use]
+    pub fn less(self, other: Self) -> Self {
+        Self {
+            tool_calls: self.tool_calls.saturating_sub(other.tool_calls),
+            cost: MicroUsd(self.cost.0.saturating_sub(other.cost.0)),
+            input_tokens: self.input_tokens.saturating_sub(other.input_tokens),
+            cached_tokens: self.cached_tokens.saturating_sub(other.cached_tokens),
+            output_tokens: self.output_tokens.saturating_sub(other.output_tokens),
         }
     }
     /// Never more than `cap`, field by field.
@@ -79,6 +94,7 @@ impl Spend {
             tool_calls: self.tool_calls.min(cap.tool_calls),
             cost: self.cost.min(cap.cost),
             input_tokens: self.input_tokens.min(cap.input_tokens),
+            cached_tokens: self.cached_tokens.min(self.input_tokens).min(cap.input_tokens),
             output_tokens: self.output_tokens.min(cap.output_tokens),
         }
     }
@@ -89,6 +105,15 @@ impl Spend {
 pub enum Purpose {
     Step,
     Answer,
+}
+
+impl Purpose {
+    fn usable(self, cap: u64) -> u64 {
+        match self {
+            Self::Answer => cap,
+            Self::Step => cap - cap / 100 * ANSWER_PERCENT - cap % 100 * ANSWER_PERCENT / 100,
+        }
+    }
 }
 
 /// Caps against what is spent or reserved.
@@ -110,23 +135,26 @@ impl Ledger {
         self.caps.tool_calls.saturating_sub(self.committed.tool_calls)
     }
 
+    /// Money and tokens that a request for this purpose may still take.
+    #[must_use]
+    pub fn left(&self, purpose: Purpose) -> (MicroUsd, u64) {
+        let cost = purpose.usable(self.caps.cost.0).saturating_sub(self.committed.cost.0);
+        (MicroUsd(cost), purpose.usable(self.caps.tokens).saturating_sub(self.committed.tokens()))
+    }
+
     /// Sets `worst` aside, if it fits.
     ///
     /// # Errors
     /// The cap that it does not fit under.
     pub fn reserve(&mut self, worst: Spend, purpose: Purpose) -> Result<(), StopReason> {
         let after = self.committed.plus(worst);
-        let usable = |cap: u64| match purpose {
-            Purpose::Answer => cap,
-            Purpose::Step => cap - cap.saturating_mul(ANSWER_PERCENT) / 100,
-        };
         if after.tool_calls > self.caps.tool_calls {
             return Err(StopReason::StepCap);
         }
-        if worst.cost.0 > 0 && after.cost.0 > usable(self.caps.cost.0) {
+        if worst.cost.0 > 0 && after.cost.0 > purpose.usable(self.caps.cost.0) {
             return Err(StopReason::CostCap);
         }
-        if worst.tokens() > 0 && after.tokens() > usable(self.caps.tokens) {
+        if worst.tokens() > 0 && after.tokens() > purpose.usable(self.caps.tokens) {
             return Err(StopReason::TokenCap);
         }
         self.committed = after;
@@ -137,18 +165,7 @@ impl Ledger {
     /// Returns what a provider reported beyond it, to be said aloud and not charged twice.
     pub fn settle(&mut self, reserved: Spend, used: Spend) -> Spend {
         let charged = used.at_most(reserved);
-        let back = |have: u64, reserved: u64, charged: u64| have.saturating_sub(reserved - charged);
-        self.committed = Spend {
-            tool_calls: self.committed.tool_calls.saturating_sub(reserved.tool_calls - charged.tool_calls),
-            cost: MicroUsd(back(self.committed.cost.0, reserved.cost.0, charged.cost.0)),
-            input_tokens: back(self.committed.input_tokens, reserved.input_tokens, charged.input_tokens),
-            output_tokens: back(self.committed.output_tokens, reserved.output_tokens, charged.output_tokens),
-        };
-        Spend {
-            tool_calls: used.tool_calls - charged.tool_calls,
-            cost: MicroUsd(used.cost.0 - charged.cost.0),
-            input_tokens: used.input_tokens - charged.input_tokens,
-            output_tokens: used.output_tokens - charged.output_tokens,
-        }
+        self.committed = self.committed.less(reserved).plus(charged);
+        used.less(charged)
     }
 }

@@ -3,17 +3,30 @@
 use jiff::Timestamp;
 
 use super::{CallOutcome, Caps, Entry, Journal, Move};
-use crate::api::StopReason;
+use crate::api::{Fallback, StopReason};
 
 /// Decisions beyond the call budget: room for repeats, unknown tools and repairs, and an end to an investigator that loops.
 const SPARE_STEPS: u32 = 16;
+/// Steps in a row that brought nothing new, after which a model is asked for its answer: it would ask for the same for ever.
+const IDLE_STEPS: usize = 3;
 
-/// What a person controls while the run lives.
+/// What a person controls while the run lives, and who decides.
 #[derive(Clone, Copy, Debug)]
 pub struct Control {
     pub caps: Caps,
     pub suspend: bool,
     pub cancel: bool,
+    pub mind: Mind,
+}
+
+/// Who decides the steps.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Mind {
+    /// Playbooks or a script: free, and at hand.
+    #[default]
+    Rules,
+    /// A model, and what finishes the run when it fails.
+    Model { fallback: Fallback },
 }
 
 /// The one next thing to do.
@@ -31,8 +44,16 @@ pub enum Decision {
     Execute { step: u32 },
     /// Ask the investigator.
     Ask { step: u32 },
+    /// Nothing until then: the model is asked again.
+    Later(Timestamp),
+    /// Record that the playbooks go on in place of the model.
+    FallBack { reason: String, message: String },
+    /// Record that a cap was reached: the model has one last word.
+    Cap(StopReason),
+    /// Ask the model for that last word, without tools.
+    Answer { step: u32, stop: StopReason },
     /// Check the conclusion of the last step, and publish it.
-    Conclude,
+    Conclude(StopReason),
     /// A cap or an end: answer without tools from what there is.
     Stop(StopReason),
     /// Everything is said.
@@ -63,25 +84,66 @@ pub fn decide(control: &Control, journal: &Journal, now: Timestamp) -> Decision 
     if let Some((step, _)) = journal.open_step() {
         return Decision::Execute { step };
     }
+    let model = match control.mind {
+        Mind::Model { fallback } if journal.fell_back().is_none() => Some(fallback),
+        Mind::Model { .. } | Mind::Rules => None,
+    };
+    let step = journal.steps() + 1;
+    if let Some(stop) = journal.capped() {
+        return last_answer(journal, now, step, stop, model);
+    }
+    let cap = |stop: StopReason| if model.is_some() { Decision::Cap(stop) } else { Decision::Stop(stop) };
     match last_word(journal) {
-        Some(Entry::Decided { next: Move::Conclude { .. }, .. }) => return Decision::Conclude,
-        Some(Entry::Decided { next: Move::Malformed { .. }, .. }) if malformed_in_a_row(journal) >= 2 => {
-            return Decision::Stop(StopReason::Failed);
+        Some(Entry::Decided { next: Move::Conclude { .. }, .. }) => return Decision::Conclude(StopReason::Done),
+        Some(Entry::Decided { next: Move::Malformed { error }, .. }) if malformed_in_a_row(journal) >= 2 => {
+            return fail(model, "MalformedReply", &format!("two replies in a row could not be used: {error}"));
         }
+        Some(Entry::DecisionFailed { retry_at: Some(at), .. }) if now < *at => return Decision::Later(*at),
+        // Once more with a smaller prompt, and then it must do with what it has.
+        Some(Entry::DecisionFailed { retry_at: Some(_), reason, .. }) if reason == OVERFLOW && overflows(journal) > 1 => return cap(StopReason::TokenCap),
+        Some(Entry::DecisionFailed { retry_at: None, reason, error, .. }) => return fail(model, reason, error),
         Some(Entry::Answered { results, .. }) => {
             let capped = |label: StopReason| results.iter().any(|r| matches!(&r.outcome, CallOutcome::Skipped { reason } if reason == label.label()));
             // A cap that was raised in the meantime is no cap.
             if capped(StopReason::StepCap) && journal.committed().tool_calls >= control.caps.tool_calls {
-                return Decision::Stop(StopReason::StepCap);
+                return cap(StopReason::StepCap);
+            }
+            if model.is_some() && idle_steps(journal) >= IDLE_STEPS {
+                return cap(StopReason::StepCap);
             }
         }
         _ => {}
     }
-    let step = journal.steps() + 1;
     if step > control.caps.tool_calls.saturating_add(SPARE_STEPS) {
-        return Decision::Stop(StopReason::StepCap);
+        return cap(StopReason::StepCap);
     }
     Decision::Ask { step }
+}
+
+/// The reason of a prompt that was too long for the model.
+pub const OVERFLOW: &str = "ContextOverflow";
+
+/// How often the prompt was too long: each time the next one is made smaller.
+#[must_use]
+pub fn overflows(journal: &Journal) -> usize {
+    journal.records().iter().filter(|r| matches!(&r.entry, Entry::DecisionFailed { reason, .. } if reason == OVERFLOW)).count()
+}
+
+/// After a cap a model has one answer; whatever else comes of it, the run ends.
+fn last_answer(journal: &Journal, now: Timestamp, step: u32, stop: StopReason, model: Option<Fallback>) -> Decision {
+    match last_word(journal) {
+        Some(Entry::Decided { next: Move::Conclude { .. }, .. }) => Decision::Conclude(stop),
+        Some(Entry::DecisionFailed { retry_at: Some(at), .. }) if now < *at => Decision::Later(*at),
+        Some(Entry::Capped { .. } | Entry::DecisionFailed { retry_at: Some(_), .. }) if model.is_some() => Decision::Answer { step, stop },
+        _ => Decision::Stop(stop),
+    }
+}
+
+fn fail(model: Option<Fallback>, reason: &str, message: &str) -> Decision {
+    match model {
+        Some(Fallback::Playbook) => Decision::FallBack { reason: reason.to_owned(), message: message.to_owned() },
+        Some(Fallback::None) | None => Decision::Stop(StopReason::Failed),
+    }
 }
 
 /// The last entry that says something about the run's course.
@@ -99,5 +161,18 @@ fn malformed_in_a_row(journal: &Journal) -> usize {
             _ => None,
         })
         .take_while(|next| matches!(next, Move::Malformed { .. }))
+        .count()
+}
+
+fn idle_steps(journal: &Journal) -> usize {
+    journal
+        .records()
+        .iter()
+        .rev()
+        .filter_map(|r| match &r.entry {
+            Entry::Answered { results, .. } => Some(results),
+            _ => None,
+        })
+        .take_while(|results| !results.iter().any(|r| matches!(r.outcome, CallOutcome::Evidence { .. })))
         .count()
 }

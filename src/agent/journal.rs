@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::Spend;
 use crate::{
-    api::StopReason,
+    api::{StopReason, is_default},
     grounding::{Draft, Evidence},
 };
 
@@ -29,16 +29,45 @@ pub enum Entry {
     Started {
         investigator: String,
         tools: Vec<ToolRef>,
+        /// What a model must know to call them. Empty where none decides.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        schemas: Vec<ToolSchema>,
     },
     /// What the next decision may cost was set aside.
     DecisionReserved {
         step: u32,
         worst: Spend,
+        /// The prompt that it was reckoned for.
+        #[serde(default)]
+        prompt: PromptMark,
+    },
+    /// The model was asked, and there is no answer. Settles the reservation.
+    DecisionFailed {
+        step: u32,
+        /// What it may have cost: all that was reserved, unless the provider refused before it did anything.
+        used: Spend,
+        reason: String,
+        error: String,
+        /// When it is asked again. Absent: never, it has failed for good.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        retry_at: Option<Timestamp>,
+    },
+    /// The model is not asked any more: the playbooks go on from here.
+    FellBack {
+        reason: String,
+        message: String,
+    },
+    /// A cap was reached: what follows is the last word, without tools.
+    Capped {
+        stop: StopReason,
     },
     /// The investigator decided. For each call it asked for: what will be done with it. Calls to execute are reserved here.
     Decided {
         step: u32,
         used: Spend,
+        /// What a provider reported beyond what it was limited to. Said aloud, and charged to nobody.
+        #[serde(default, skip_serializing_if = "is_default")]
+        beyond: Spend,
         next: Move,
         calls: Vec<PlannedCall>,
     },
@@ -67,6 +96,23 @@ pub struct ToolRef {
     /// `namespace/name` of the ToolServer.
     pub server: String,
     pub tool: String,
+}
+
+/// A tool as a model is told of it.
+#[derive(Serialize, Deserialize, Clone, Debug, PartialEq)]
+pub struct ToolSchema {
+    pub tool: String,
+    pub description: String,
+    /// JSON Schema of its arguments.
+    pub parameters: Value,
+}
+
+/// A prompt by its size and content: when the next one begins with it, what it was reported to cost in tokens is known.
+#[derive(Serialize, Deserialize, Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PromptMark {
+    pub messages: usize,
+    pub bytes: u64,
+    pub digest: u64,
 }
 
 /// What the investigator wants next.
@@ -113,6 +159,8 @@ pub enum Plan {
     Skip { reason: String },
     /// No such tool is offered.
     Unknown,
+    /// The arguments are no JSON object, and why.
+    Invalid { error: String },
 }
 
 #[derive(Serialize, Deserialize, Clone, Debug, PartialEq)]
@@ -129,6 +177,7 @@ pub enum CallOutcome {
     Repeat { of: String },
     Skipped { reason: String },
     Unknown,
+    Invalid { error: String },
 }
 
 /// The records of one run, in order.
@@ -176,7 +225,7 @@ impl Journal {
     pub fn evidence(&self) -> impl Iterator<Item = &Evidence> {
         self.results().filter_map(|r| match &r.outcome {
             CallOutcome::Evidence { evidence } => Some(evidence),
-            CallOutcome::Repeat { .. } | CallOutcome::Skipped { .. } | CallOutcome::Unknown => None,
+            CallOutcome::Repeat { .. } | CallOutcome::Skipped { .. } | CallOutcome::Unknown | CallOutcome::Invalid { .. } => None,
         })
     }
 
@@ -231,18 +280,14 @@ impl Journal {
         let mut total = Spend::default();
         for record in &self.records {
             match &record.entry {
-                Entry::DecisionReserved { step, worst } => {
+                Entry::DecisionReserved { step, worst, .. } => {
                     // An earlier reservation without a decision was interrupted: it counts as spent.
                     total = total.plus(open.take().map(|(_, s)| s).unwrap_or_default());
                     open = Some((*step, *worst));
                 }
+                Entry::DecisionFailed { step, used, .. } => total = total.plus(settled(open.take(), *step, *used)),
                 Entry::Decided { step, used, calls, .. } => {
-                    let reserved = open.take();
-                    total = total.plus(match reserved {
-                        Some((at, worst)) if at == *step => used.at_most(worst),
-                        Some((_, worst)) => worst.plus(*used),
-                        None => *used,
-                    });
+                    total = total.plus(settled(open.take(), *step, *used));
                     let executed = calls.iter().filter(|c| matches!(c.plan, Plan::Execute { .. })).count();
                     total = total.plus(Spend::calls(executed.try_into().unwrap_or(u32::MAX)));
                 }
@@ -250,6 +295,17 @@ impl Journal {
             }
         }
         total.plus(open.map(|(_, s)| s).unwrap_or_default())
+    }
+
+    /// What was reserved for a decision that was interrupted: it counts as spent, whoever decides next.
+    #[must_use]
+    pub fn interrupted(&self) -> Spend {
+        let last = self.records.iter().rev().find_map(|r| match &r.entry {
+            Entry::DecisionReserved { worst, .. } => Some(Some(*worst)),
+            Entry::Decided { .. } | Entry::DecisionFailed { .. } => Some(None),
+            _ => None,
+        });
+        last.flatten().unwrap_or_default()
     }
 
     /// The step whose calls have no results yet, if the last one was interrupted.
@@ -261,6 +317,35 @@ impl Journal {
             Entry::Decided { .. } => Some(None),
             _ => None,
         })?
+    }
+
+    #[must_use]
+    pub fn schemas(&self) -> &[ToolSchema] {
+        self.records
+            .iter()
+            .find_map(|r| match &r.entry {
+                Entry::Started { schemas, .. } => Some(schemas.as_slice()),
+                _ => None,
+            })
+            .unwrap_or_default()
+    }
+
+    /// Why the playbooks go on in place of the model, if they do.
+    #[must_use]
+    pub fn fell_back(&self) -> Option<(&str, &str)> {
+        self.records.iter().find_map(|r| match &r.entry {
+            Entry::FellBack { reason, message } => Some((reason.as_str(), message.as_str())),
+            _ => None,
+        })
+    }
+
+    /// The cap that only a last word follows.
+    #[must_use]
+    pub fn capped(&self) -> Option<StopReason> {
+        self.records.iter().rev().find_map(|r| match &r.entry {
+            Entry::Capped { stop } => Some(*stop),
+            _ => None,
+        })
     }
 
     #[must_use]
@@ -293,6 +378,15 @@ impl Journal {
             }
         }
         total + since.map_or(Duration::ZERO, |from| between(from, end))
+    }
+}
+
+/// What a decision cost, of what was reserved for it. One that another step had reserved stays spent.
+fn settled(reserved: Option<(u32, Spend)>, step: u32, used: Spend) -> Spend {
+    match reserved {
+        Some((at, worst)) if at == step => used.at_most(worst),
+        Some((_, worst)) => worst.plus(used),
+        None => used,
     }
 }
 

@@ -8,11 +8,15 @@ mod budget;
 mod decide;
 mod journal;
 mod plan;
+mod price;
+mod retry;
 
 pub use budget::*;
 pub use decide::*;
 pub use journal::*;
 pub use plan::*;
+pub use price::*;
+pub use retry::*;
 
 #[cfg(test)]
 mod properties;

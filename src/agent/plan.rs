@@ -25,6 +25,7 @@ pub fn plan(calls: &[ToolCall], journal: &Journal, ledger: &mut Ledger) -> Vec<P
     let mut planned: Vec<PlannedCall> = Vec::with_capacity(calls.len());
     for (offset, call) in calls.iter().enumerate() {
         let plan = match (recorded(call, journal), server_of(&call.tool, journal)) {
+            (None, Some(_)) if !call.arguments.is_object() => Plan::Invalid { error: "the arguments are no JSON object".to_owned() },
             (Some(evidence), _) => Plan::Repeat { evidence },
             (None, None) => Plan::Unknown,
             (None, Some(_)) if offset >= MAX_BATCH => Plan::Skip { reason: format!("more than {MAX_BATCH} calls in one batch") },
@@ -68,6 +69,7 @@ pub fn answer(calls: &[PlannedCall], journal: &Journal, mut received: impl FnMut
                 Plan::Repeat { evidence } => CallOutcome::Repeat { of: evidence.clone() },
                 Plan::Skip { reason } => CallOutcome::Skipped { reason: reason.clone() },
                 Plan::Unknown => CallOutcome::Unknown,
+                Plan::Invalid { error } => CallOutcome::Invalid { error: error.clone() },
             };
             CallResult { call: call.id.clone(), outcome }
         })

@@ -78,9 +78,9 @@ async fn run(moves: Vec<Move>, weather: Vec<Weather>, cap: u32, seconds: i64, fa
         clock.fetch_add(seconds, Ordering::SeqCst);
         let today = weather.next().unwrap_or(Weather::Calm);
         let tools = Tools { executed: AtomicU32::new(0), fails, hang: matches!(today, Weather::Crash) };
-        let control = Control { caps, suspend: matches!(today, Weather::Suspend), cancel: false };
+        let control = Control { caps, suspend: matches!(today, Weather::Suspend), cancel: false, mind: Mind::Rules };
         let mut open = store.open(&id).await.unwrap();
-        let parts = Parts { case: &case, control, investigator: &script, tools: &tools, catalogue: &catalogue };
+        let parts = Parts { case: &case, control, investigator: &script, model: None, tools: &tools, catalogue: &catalogue, schemas: &[] };
         let stepped = step(open.as_mut(), &parts, &now).now_or_never();
         // In the middle of a crash nothing that was executed may be missing from the reservations.
         let stored = store.open(&id).await.unwrap().journal().clone();
@@ -128,7 +128,7 @@ proptest! {
         let caps = Caps { tool_calls: 5, cost: MicroUsd(1_000_000), tokens: 1000, duration: std::time::Duration::ZERO };
         let mut ledger = Ledger::new(caps, Spend::default());
         for (cost, tokens, lied_cost, lied_tokens, settles, answer) in costs {
-            let worst = Spend { tool_calls: 0, cost: MicroUsd(cost), input_tokens: tokens, output_tokens: 0 };
+            let worst = Spend { tool_calls: 0, cost: MicroUsd(cost), input_tokens: tokens, ..Spend::default() };
             let purpose = if answer { Purpose::Answer } else { Purpose::Step };
             if ledger.reserve(worst, purpose).is_ok() && settles {
                 // A provider may report anything.

@@ -17,12 +17,12 @@ fn at(seconds: i64) -> Timestamp {
 
 fn control(calls: u32, suspend: bool) -> Control {
     let caps = Caps { tool_calls: calls, cost: MicroUsd(500_000), tokens: 1000, duration: std::time::Duration::from_secs(60) };
-    Control { caps, suspend, cancel: false }
+    Control { caps, suspend, cancel: false, mind: Mind::Rules }
 }
 
 fn started() -> Entry {
     let tool = |t: &str| ToolRef { server: "s/k".into(), tool: t.into() };
-    Entry::Started { investigator: "script".into(), tools: vec![tool("find"), tool("logs")] }
+    Entry::Started { investigator: "script".into(), tools: vec![tool("find"), tool("logs")], schemas: vec![] }
 }
 
 fn call(tool: &str, n: u32) -> ToolCall {
@@ -32,7 +32,7 @@ fn call(tool: &str, n: u32) -> ToolCall {
 fn decided(step: u32, journal: &Journal, caps: Caps, calls: Vec<ToolCall>) -> Entry {
     let mut ledger = Ledger::new(caps, journal.committed());
     let planned = plan(&calls, journal, &mut ledger);
-    Entry::Decided { step, used: Spend::default(), next: Move::Call { thought: String::new(), calls }, calls: planned }
+    Entry::Decided { step, used: Spend::default(), beyond: Spend::default(), next: Move::Call { thought: String::new(), calls }, calls: planned }
 }
 
 fn settled(step: u32, journal: &Journal) -> Entry {
@@ -59,13 +59,22 @@ fn each_state_has_one_decision() {
     answered.push(T0, settled(1, &open));
     let conclude = |j: &Journal| {
         let mut j = j.clone();
-        j.push(T0, Entry::Decided { step: 2, used: Spend::default(), next: Move::Conclude { draft: Box::new(Draft::unknown("x")) }, calls: vec![] });
+        j.push(
+            T0,
+            Entry::Decided {
+                step: 2,
+                used: Spend::default(),
+                beyond: Spend::default(),
+                next: Move::Conclude { draft: Box::new(Draft::unknown("x")) },
+                calls: vec![],
+            },
+        );
         j
     };
     let malformed = |j: &Journal, n: u32| {
         let mut j = j.clone();
         for step in 0..n {
-            j.push(T0, Entry::Decided { step, used: Spend::default(), next: Move::Malformed { error: "x".into() }, calls: vec![] });
+            j.push(T0, Entry::Decided { step, used: Spend::default(), beyond: Spend::default(), next: Move::Malformed { error: "x".into() }, calls: vec![] });
         }
         j
     };
@@ -85,7 +94,7 @@ fn each_state_has_one_decision() {
         ("goes on where it was", c, with(&with(&open, Entry::Suspended), Entry::Resumed), 0, Decision::Execute { step: 1 }),
         ("the next step", c, answered.clone(), 0, Decision::Ask { step: 2 }),
         ("the deadline", c, answered.clone(), 61, Decision::Stop(StopReason::Deadline)),
-        ("a conclusion", c, conclude(&answered), 0, Decision::Conclude),
+        ("a conclusion", c, conclude(&answered), 0, Decision::Conclude(StopReason::Done)),
         ("refused by the verifier", c, with(&conclude(&answered), Entry::Rejected { step: 2, reasons: vec![] }), 0, Decision::Ask { step: 3 }),
         ("one malformed reply", c, malformed(&answered, 1), 0, Decision::Ask { step: 3 }),
         ("two malformed replies", c, malformed(&answered, 2), 0, Decision::Stop(StopReason::Failed)),
@@ -141,12 +150,12 @@ fn time_in_suspension_is_not_counted() {
 #[test]
 fn a_reservation_that_was_never_settled_counts_as_spent() {
     let worst = Spend { cost: MicroUsd(70), input_tokens: 7, ..Spend::default() };
-    let mut j = journal(vec![started(), Entry::DecisionReserved { step: 1, worst }]);
+    let mut j = journal(vec![started(), Entry::DecisionReserved { step: 1, worst, prompt: PromptMark::default() }]);
     assert_eq!(j.committed(), worst, "open");
-    j.push(T0, Entry::DecisionReserved { step: 1, worst });
+    j.push(T0, Entry::DecisionReserved { step: 1, worst, prompt: PromptMark::default() });
     assert_eq!(j.committed().cost, MicroUsd(140), "the interrupted one stays spent");
     let used = Spend { cost: MicroUsd(1), input_tokens: 1, ..Spend::default() };
-    j.push(T0, Entry::Decided { step: 1, used, next: Move::Malformed { error: String::new() }, calls: vec![] });
+    j.push(T0, Entry::Decided { step: 1, used, beyond: Spend::default(), next: Move::Malformed { error: String::new() }, calls: vec![] });
     assert_eq!(j.committed().cost, MicroUsd(71));
 }
 

@@ -7,7 +7,7 @@ use kube::{CustomResource, KubeSchema};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{AllowedNamespaces, SecretKeyRef, Span, Tls, Usd, is_default};
+use super::{AllowedNamespaces, ConfigMapKeyRef, SecretKeyRef, Span, Tls, Usd, is_default};
 
 /// A language model, what it costs, and who may use it.
 #[derive(CustomResource, KubeSchema, Serialize, Deserialize, Clone, Debug, PartialEq)]
@@ -32,6 +32,9 @@ use super::{AllowedNamespaces, SecretKeyRef, Span, Tls, Usd, is_default};
 pub struct ModelSpec {
     /// OpenAI: any server that speaks chat completions. Anthropic: Messages. Script: a recorded conversation.
     pub provider: Provider,
+    /// The recorded conversation, with provider Script: a ConfigMap key in the Model's namespace.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub script_ref: Option<ConfigMapKeyRef>,
     /// The model's name, as the provider knows it.
     #[schemars(length(min = 1, max = 253))]
     pub model: String,
@@ -41,13 +44,24 @@ pub struct ModelSpec {
     pub base_url: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub api_key_secret_ref: Option<SecretKeyRef>,
+    /// The header that carries the key. Absent: Authorization as Bearer for OpenAI, x-api-key for Anthropic. Azure takes api-key.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    #[schemars(length(max = 64), regex(pattern = r"^[A-Za-z0-9-]*$"))]
+    pub api_key_header: String,
     /// Tools: native tool calling. JSON: a strict JSON protocol, for models without it.
     #[serde(default)]
     pub protocol: Protocol,
-    /// In hundredths would be exact; the providers take a number.
+    /// 0 is the most repeatable. Negative: not sent, for models that take none.
     #[serde(default)]
-    #[schemars(range(min = 0, max = 2))]
+    #[schemars(range(min = -1, max = 2))]
     pub temperature: f64,
+    /// Sent to providers that take one: the same prompt then mostly gives the same answer. Negative: not sent.
+    #[serde(default = "default_seed")]
+    #[schemars(range(min = -1, max = 2_147_483_647))]
+    pub seed: i64,
+    /// Take the answer as it comes. For servers and proxies that cut a connection on which nothing moves.
+    #[serde(default)]
+    pub stream: bool,
     #[serde(default = "default_output")]
     #[schemars(range(min = 1, max = 1_000_000))]
     pub max_output_tokens: i64,
@@ -75,11 +89,18 @@ pub struct ModelSpec {
     #[serde(default = "default_concurrency")]
     #[schemars(range(min = 1, max = 1000))]
     pub max_concurrency: i32,
+    /// Requests a minute, over all runs. 0: as many as come.
+    #[serde(default)]
+    #[schemars(range(min = 0, max = 100_000))]
+    pub max_requests_per_minute: i32,
     /// What finishes a run when the model fails.
     #[serde(default)]
     pub fallback: Fallback,
 }
 
+fn default_seed() -> i64 {
+    1
+}
 fn default_output() -> i64 {
     4096
 }
@@ -122,6 +143,9 @@ pub struct Price {
     /// Absent: as input.
     #[serde(default, rename = "cachedInputPerMillionUSD", skip_serializing_if = "Option::is_none")]
     pub cached_input_per_million_usd: Option<Usd>,
+    /// Tokens that the provider writes into its cache (Anthropic). Absent: as input.
+    #[serde(default, rename = "cacheWritePerMillionUSD", skip_serializing_if = "Option::is_none")]
+    pub cache_write_per_million_usd: Option<Usd>,
     #[serde(rename = "outputPerMillionUSD")]
     pub output_per_million_usd: Usd,
 }

@@ -6,7 +6,7 @@ use anyhow::{Context, bail};
 use jiff::Timestamp;
 
 use crate::{
-    agent::{Caps, Control},
+    agent::{Caps, Control, Mind},
     api::{BudgetSpec, ObjectRef, Outcome, Span, StopReason},
     investigators::{Case, playbook::Playbooks},
     mcp::LocalTools,
@@ -85,11 +85,11 @@ pub async fn run(args: Args) -> anyhow::Result<ExitCode> {
     let tools = LocalTools { registries: vec![tools(readers), runbooks::tools(books)], caller };
     let investigator = Playbooks::with_own(&[])?;
     let catalogue = tools.catalogue();
-    let control = Control { caps, suspend: false, cancel: false };
+    let control = Control { caps, suspend: false, cancel: false, mind: Mind::Rules };
     let store = MemoryStore::default();
     let run = RunId { namespace, name: "local".to_owned(), uid: "local".to_owned() };
     let mut open = store.open(&run).await?;
-    let parts = Parts { case: &case, control, investigator: &investigator, tools: &tools, catalogue: &catalogue };
+    let parts = Parts { case: &case, control, investigator: &investigator, model: None, tools: &tools, catalogue: &catalogue, schemas: &[] };
     while step(open.as_mut(), &parts, &Timestamp::now).await? == Stepped::Again {}
     let Some((stop, post)) = postmortem(&case, open.journal()) else { bail!("the run ended without a conclusion") };
     if json {

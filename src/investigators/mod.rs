@@ -1,7 +1,8 @@
-//! Who decides the next move. `playbook` is deterministic and needs no model; `script` replays recorded moves, for tests.
+//! Who decides the next move. `playbook` is deterministic and needs no model; `chat` asks one; `script` replays recorded moves, for tests.
 //!
 //! Must not import: a client, a clock, the operator. `playbook` is pure: the same journal gives the same move.
 
+pub mod chat;
 pub mod playbook;
 mod script;
 

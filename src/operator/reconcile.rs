@@ -24,7 +24,7 @@ use super::{
     status::{self, StatusError, condition},
 };
 use crate::{
-    agent::{CallOutcome, Caps, CapsError, Control, Entry, ToolRef},
+    agent::{CallOutcome, Caps, CapsError, Control, Entry, Mind, ToolRef},
     api::{ApprovalDecision, ApprovalPolicy, Fallback, Investigation, InvestigationStatus, Model, NamespacedName, Phase, StopReason, ToolServer},
     identity::Subject,
     investigators::{Case, Investigator, playbook::Playbooks},
@@ -191,13 +191,13 @@ async fn one(object: &Arc<Investigation>, context: &Context) -> Result<Action, E
         Ok(admitted) => admitted,
         Err(why) => return not_admitted(object, held, &why, context).await,
     };
-    let control = Control { caps: admitted.caps, suspend: object.spec.suspend, cancel: false };
+    let control = Control { caps: admitted.caps, suspend: object.spec.suspend, cancel: false, mind: Mind::Rules };
     let left = control.caps.duration.saturating_sub(open.journal().active(Timestamp::now()));
     let subject = Subject { namespace: &run.namespace, name: &run.name, uid: &run.uid, service_account: &object.spec.service_account_name };
     let token = context.servers.token(&subject, format!("{}-{}", run.uid, open.journal().records().len()));
     let tools = StepCaller { servers: context.servers.clone(), known: admitted.servers.clone(), token, left };
     let investigator: &dyn Investigator = context.playbooks.as_ref();
-    let parts = Parts { case: &case, control, investigator, tools: &tools, catalogue: &admitted.catalogue };
+    let parts = Parts { case: &case, control, investigator, model: None, tools: &tools, catalogue: &admitted.catalogue, schemas: &[] };
     let before = open.journal().records().len();
     let outcome = tokio::select! {
         outcome = step(open.as_mut(), &parts, &Timestamp::now) => Some(outcome?),
@@ -226,6 +226,7 @@ async fn one(object: &Arc<Investigation>, context: &Context) -> Result<Action, E
     }
     Ok(match stepped {
         Stepped::Again => Action::requeue(Duration::ZERO),
+        Stepped::Later(wait) => Action::requeue(wait),
         Stepped::Waiting => Action::await_change(),
         Stepped::Finished => Action::requeue(ttl(object)),
     })
@@ -501,7 +502,7 @@ fn tell(object: &Investigation, held: &InvestigationStatus, now: &InvestigationS
                         },
                         CallOutcome::Repeat { .. } => "repeated",
                         CallOutcome::Skipped { .. } => "skipped",
-                        CallOutcome::Unknown => "unknown",
+                        CallOutcome::Unknown | CallOutcome::Invalid { .. } => "unknown",
                     };
                     context.metrics.tool_calls.with_label_values(&[word]).inc();
                 }

@@ -12,7 +12,7 @@ pub async fn suite(store: &dyn JournalStore, run: &RunId) {
     let mut first = store.open(run).await.unwrap();
     assert!(first.journal().records().is_empty(), "a new run has no records");
 
-    first.append(at, Entry::Started { investigator: "playbook".into(), tools: vec![] }).await.unwrap();
+    first.append(at, Entry::Started { investigator: "playbook".into(), tools: vec![], schemas: vec![] }).await.unwrap();
     first.append(at, Entry::Suspended).await.unwrap();
     let again = store.open(run).await.unwrap();
     assert_eq!(again.journal(), first.journal(), "what was appended is read back, in order");
@@ -35,7 +35,7 @@ pub async fn suite(store: &dyn JournalStore, run: &RunId) {
             })
             .collect();
         let tools = vec![crate::agent::ToolRef { server, tool: "t".into() }];
-        one.append(at, Entry::Started { investigator: "playbook".into(), tools }).await.unwrap();
+        one.append(at, Entry::Started { investigator: "playbook".into(), tools, schemas: vec![] }).await.unwrap();
     }
     assert_eq!(store.open(run).await.unwrap().journal(), one.journal());
 

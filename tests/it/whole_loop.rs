@@ -3,7 +3,7 @@
 use std::sync::{Arc, LazyLock};
 
 use inquest::{
-    agent::{Caps, Control},
+    agent::{Caps, Control, Mind},
     api::{BudgetSpec, ObjectRef, Outcome, Postmortem, StopReason},
     investigators::{Case, playbook::Playbooks},
     mcp::LocalTools,
@@ -89,7 +89,15 @@ async fn ask_with(snapshot: Snapshot, calls: i32, question: &str, target: Option
     let case = Case { namespace: "demo".into(), question: question.into(), target, window_minutes: 60 };
     let caps = Caps::try_from(&BudgetSpec { max_tool_calls: calls, ..BudgetSpec::default() }).unwrap();
     let mut open = MemoryStore::default().open(&RunId::default()).await.unwrap();
-    let parts = Parts { case: &case, control: Control { caps, suspend: false, cancel: false }, investigator: &*BOOKS, tools: &local, catalogue: &catalogue };
+    let parts = Parts {
+        case: &case,
+        control: Control { caps, suspend: false, cancel: false, mind: Mind::Rules },
+        investigator: &*BOOKS,
+        model: None,
+        tools: &local,
+        catalogue: &catalogue,
+        schemas: &[],
+    };
     while step(open.as_mut(), &parts, &Timestamp::now).await.unwrap() == Stepped::Again {}
     let (stop, post) = postmortem(&case, open.journal()).unwrap();
     (stop, post, open.journal().committed().tool_calls)
