@@ -14,6 +14,33 @@ pub fn builder() -> Result<reqwest::ClientBuilder, rustls::Error> {
     Ok(reqwest::Client::builder().tls_backend_preconfigured(tls).no_proxy().redirect(reqwest::redirect::Policy::none()).connect_timeout(Duration::from_secs(5)))
 }
 
+/// A client for an endpoint that a resource names: with its own certificate authorities beside the public ones, and its own proxy.
+///
+/// # Errors
+/// When the certificates or the proxy's address can't be read, naming the field.
+pub fn for_endpoint(ca: Option<&str>, proxy: &str) -> anyhow::Result<reqwest::Client> {
+    let mut roots = rustls::RootCertStore { roots: webpki_roots::TLS_SERVER_ROOTS.to_vec() };
+    if let Some(pem) = ca {
+        let before = roots.len();
+        for certificate in CertificateDer::pem_slice_iter(pem.as_bytes()) {
+            roots
+                .add(certificate.context("spec.tls.caSecretRef: the Secret's key holds no PEM certificates")?)
+                .context("spec.tls.caSecretRef: a certificate cannot be used")?;
+        }
+        anyhow::ensure!(roots.len() > before, "spec.tls.caSecretRef: the Secret's key holds no certificate");
+    }
+    let mut client = reqwest::Client::builder()
+        .tls_backend_preconfigured(config(roots)?)
+        .no_proxy()
+        .redirect(reqwest::redirect::Policy::none())
+        .connect_timeout(Duration::from_secs(10))
+        .pool_idle_timeout(Duration::from_secs(60));
+    if !proxy.is_empty() {
+        client = client.proxy(reqwest::Proxy::all(proxy).context("spec.proxyURL is no address of a proxy")?);
+    }
+    Ok(client.build()?)
+}
+
 /// TLS that trusts the public certificate authorities, or only those of a PEM file.
 ///
 /// # Errors

@@ -13,7 +13,7 @@ use crate::{
         Control, Decision, Entry, Journal, Ledger, Mind, Move, PlannedCall, Purpose, Received, Spend, ToolRef, ToolSchema, answer, decide, plan, retry_at,
     },
     api::{Fallback, Postmortem, StopReason},
-    grounding::{Draft, Evidence, Finding, Run, publish, verify, verify_root},
+    grounding::{Draft, Evidence, Finding, Run, Sources, publish, verify, verify_root},
     investigators::{
         Case, Investigator,
         chat::{Chat, ChatReply, ChatRequest, Failure, Finish, Fitted, NoFit},
@@ -224,12 +224,12 @@ async fn end(open: &mut dyn OpenJournal, parts: &Parts<'_>, stop: StopReason, cl
 
 /// Why the model did not have the last word.
 fn no_last_word(journal: &Journal, stop: StopReason) -> (String, String) {
-    let failed = journal.records().iter().rev().find_map(|r| match &r.entry {
+    let failed = journal.last().and_then(|r| match &r.entry {
         Entry::DecisionFailed { reason, error, .. } => Some((reason.clone(), error.clone())),
         _ => None,
     });
     match (stop, failed) {
-        (StopReason::CostCap | StopReason::TokenCap, _) => (format!("{stop:?}"), "what is left does not pay for an answer of the model".to_owned()),
+        (StopReason::CostCap | StopReason::TokenCap, None) => (format!("{stop:?}"), "what is left does not pay for an answer of the model".to_owned()),
         (_, Some(failed)) => failed,
         _ => (format!("{stop:?}"), "the model had not concluded".to_owned()),
     }
@@ -308,16 +308,17 @@ async fn conclude(open: &mut dyn OpenJournal, parts: &Parts<'_>, stop: StopReaso
 
 /// Why the finding can't be published, and, if it can't, what else is wrong with the draft: the next one shall be right in all.
 fn unproved(draft: &Draft, evidence: &[Evidence], question: &str) -> Vec<String> {
+    let sources = Sources::new(evidence);
     let finding = match &draft.finding {
-        Finding::Cause(root) => verify_root(root, evidence, question),
-        Finding::Healthy(claim) => verify(claim, evidence, question),
+        Finding::Cause(root) => verify_root(root, &sources, question),
+        Finding::Healthy(claim) => verify(claim, &sources, question),
         Finding::Unknown(_) => return vec![],
     };
     if finding.supported() {
         return vec![];
     }
     let others = draft.chain.iter().chain(&draft.contributing).chain(&draft.impact);
-    let others = others.map(|c| verify(c, evidence, question)).filter(|v| !v.supported()).map(|v| v.to_string());
+    let others = others.map(|c| verify(c, &sources, question)).filter(|v| !v.supported()).map(|v| v.to_string());
     std::iter::once(finding.to_string()).chain(others).take(8).collect()
 }
 
@@ -326,6 +327,8 @@ fn unproved(draft: &Draft, evidence: &[Evidence], question: &str) -> Vec<String>
 pub fn postmortem(case: &Case, journal: &Journal) -> Option<(StopReason, Postmortem)> {
     let (_, stop, draft) = journal.conclusion()?;
     let evidence: Vec<Evidence> = journal.evidence().cloned().collect();
-    let run = Run { question: &case.question, stop, not_checked: vec![] };
+    let not_checked =
+        journal.fell_back().map(|(reason, message)| format!("The model did not finish ({reason}): {message}. The playbooks did.")).into_iter().collect();
+    let run = Run { question: &case.question, stop, not_checked };
     Some((stop, publish(draft, &evidence, &run)))
 }

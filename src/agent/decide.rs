@@ -134,6 +134,8 @@ fn last_answer(journal: &Journal, now: Timestamp, step: u32, stop: StopReason, m
     match last_word(journal) {
         Some(Entry::Decided { next: Move::Conclude { .. }, .. }) => Decision::Conclude(stop),
         Some(Entry::DecisionFailed { retry_at: Some(at), .. }) if now < *at => Decision::Later(*at),
+        // A prompt for the answer alone that is too long will not get shorter.
+        Some(Entry::DecisionFailed { reason, .. }) if reason == OVERFLOW => Decision::Stop(stop),
         Some(Entry::Capped { .. } | Entry::DecisionFailed { retry_at: Some(_), .. }) if model.is_some() => Decision::Answer { step, stop },
         _ => Decision::Stop(stop),
     }

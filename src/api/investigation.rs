@@ -347,7 +347,11 @@ pub struct Usage {
     pub skipped_calls: i32,
     /// Refused by a guard or by the API server.
     pub denied_calls: i32,
+    /// Tokens of the model, as they were charged.
     pub input_tokens: i64,
+    /// The part of the input tokens that the provider read from its cache.
+    #[serde(default)]
+    pub cached_tokens: i64,
     pub output_tokens: i64,
     #[serde(rename = "costUSD")]
     #[schemars(length(max = 32))]
@@ -397,6 +401,10 @@ pub struct Postmortem {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 8))]
     pub actions: Vec<SuggestedAction>,
+    /// Text in the evidence that reads like instructions to whoever investigates. It was not followed.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 8))]
+    pub suspicious: Vec<PublishedClaim>,
     /// What was denied, skipped, cut or out of reach.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 16), inner(length(max = 512)))]

@@ -8,12 +8,14 @@
 
 mod draft;
 mod evidence;
+mod hostile;
 mod publish;
 mod tokens;
 mod verify;
 
 pub use draft::*;
 pub use evidence::*;
+pub use hostile::{Sources, instructs, suspicious, trusted};
 pub use publish::{Run, publish};
 pub use verify::*;
 

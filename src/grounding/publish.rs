@@ -2,7 +2,7 @@
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
-use super::{Claim, Draft, DraftEvent, Evidence, Finding, occurs, verify, verify_root};
+use super::{Claim, Draft, DraftEvent, Evidence, Finding, Sources, occurs, suspicious, verify, verify_root};
 use crate::api::{Outcome, Postmortem, PublishedClaim, RootCause, StopReason, TimelineEntry};
 
 /// Fields of the status are bounded; these are their `maxLength`s in characters.
@@ -23,9 +23,10 @@ pub struct Run<'a> {
 /// Publishes what is proved. A cause that is not proved makes the outcome `Inconclusive`, whatever the draft says.
 #[must_use]
 pub fn publish(draft: &Draft, evidence: &[Evidence], run: &Run<'_>) -> Postmortem {
+    let sources = Sources::new(evidence);
     let mut dropped = 0;
     let mut keep = |claim: &Claim| -> Option<PublishedClaim> {
-        let supported = fits(claim) && verify(claim, evidence, run.question).supported();
+        let supported = fits(claim) && verify(claim, &sources, run.question).supported();
         dropped += i32::from(!supported);
         supported.then(|| PublishedClaim { statement: claim.statement.clone(), citations: claim.citations.clone() })
     };
@@ -38,7 +39,7 @@ pub fn publish(draft: &Draft, evidence: &[Evidence], run: &Run<'_>) -> Postmorte
     };
     match &draft.finding {
         Finding::Cause(root) => {
-            if fits(&root.claim) && root.signature.chars().count() <= STATEMENT && verify_root(root, evidence, run.question).supported() {
+            if fits(&root.claim) && root.signature.chars().count() <= STATEMENT && verify_root(root, &sources, run.question).supported() {
                 post.outcome = Outcome::RootCauseFound;
                 post.summary = clip(&root.claim.statement, STATEMENT);
                 post.root_cause = Some(RootCause {
@@ -53,7 +54,11 @@ pub fn publish(draft: &Draft, evidence: &[Evidence], run: &Run<'_>) -> Postmorte
                     .as_ref()
                     // S1.17: cited only where the runbook itself holds the very signature that proved the cause.
                     .filter(|r| !r.cited.signature.is_empty() && root.claim.citations.iter().any(|c| c.quote.contains(&r.cited.signature)))
-                    .filter(|r| evidence.iter().any(|e| e.id == r.evidence && e.contains(&r.cited.signature) && e.contains(&r.cited.name)))
+                    .filter(|r| {
+                        evidence.iter().any(|e| {
+                            e.id == r.evidence && [&r.cited.signature, &r.cited.name, &r.cited.namespace, &r.cited.title].iter().all(|t| e.contains(t))
+                        })
+                    })
                     .map(|r| r.cited.clone());
             } else {
                 dropped += 1;
@@ -77,7 +82,8 @@ pub fn publish(draft: &Draft, evidence: &[Evidence], run: &Run<'_>) -> Postmorte
         post.summary = format!("Inconclusive: {}", clip(&post.refusal, STATEMENT - 16));
     }
     post.dropped_claims = dropped;
-    post.timeline = draft.timeline.iter().filter(|e| told(e, evidence)).take(16).map(entry).collect();
+    post.suspicious = suspicious(evidence);
+    post.timeline = draft.timeline.iter().filter(|e| told(e, &sources)).take(16).map(entry).collect();
     post.not_checked = run.not_checked.iter().chain(&draft.not_checked).map(|s| clip(s, LINE)).fold(Vec::new(), |mut seen, s| {
         if !seen.contains(&s) && seen.len() < 16 {
             seen.push(s);
@@ -93,9 +99,9 @@ fn fits(claim: &Claim) -> bool {
 }
 
 /// An event of the timeline stands word for word in its evidence, and so does its time, to the second.
-fn told(event: &DraftEvent, evidence: &[Evidence]) -> bool {
+fn told(event: &DraftEvent, sources: &Sources<'_>) -> bool {
     let second = event.time.strftime("%Y-%m-%dT%H:%M:%S").to_string();
-    evidence.iter().any(|e| e.id == event.evidence && e.contains(&event.event) && (e.contains(&second) || occurs(&second, &e.text)))
+    sources.trusted(&event.evidence).is_some_and(|e| e.contains(&event.event) && (e.contains(&second) || occurs(&second, &e.text)))
 }
 
 fn entry(event: &DraftEvent) -> TimelineEntry {

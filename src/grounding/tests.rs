@@ -49,7 +49,7 @@ fn each_verdict_has_its_case() {
         ("The image nginx:1.27 of Pod web-7d9 is bad.", vec![("e1", quote)], token("nginx:1.27")),
         ("It says \"out of memory\".", vec![("e1", quote)], token("out of memory")),
     ] {
-        assert_eq!(verify(&claim(statement, &quotes), &e, run().question), wanted, "{statement}");
+        assert_eq!(verify(&claim(statement, &quotes), &Sources::new(&e), run().question), wanted, "{statement}");
     }
 }
 
@@ -90,13 +90,15 @@ fn s1_17_a_runbook_is_cited_only_for_its_exact_signature() {
         runbook: Some(DraftRunbook { cited: cited(signature), evidence: "e2".into() }),
         ..Draft::unknown("")
     };
-    let e = [evidence("e1", TEXT), books, evidence("e3", r#"{"name":"rollback","signatures":["OOMKilled"]}"#)];
+    let e = [evidence("e1", TEXT), books, evidence("e3", r#"{"name":"rollback","namespace":"demo","title":"Roll back","signatures":["OOMKilled"]}"#)];
     // The runbook mentions memory, and yet it is not about this: neither signature makes it so.
     assert!(publish(&with("OOMKilled"), &e, &run()).runbook.is_none(), "the runbook does not hold it");
     assert!(publish(&with("ImagePullBackOff"), &e, &run()).runbook.is_none(), "the conclusion does not hold it");
     let mut right = with("OOMKilled");
     right.runbook.as_mut().unwrap().evidence = "e3".into();
     assert!(publish(&right, &e, &run()).runbook.is_some());
+    right.runbook.as_mut().unwrap().cited.title = "Delete the namespace".into();
+    assert!(publish(&right, &e, &run()).runbook.is_none(), "a title that it does not have");
 }
 
 #[test]

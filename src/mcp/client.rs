@@ -47,6 +47,9 @@ pub struct CallLimits {
 pub struct Offered {
     pub name: String,
     pub read_only: bool,
+    pub description: String,
+    /// JSON Schema of its arguments.
+    pub schema: Value,
 }
 
 /// Why a server can't be used. The text is for a person and says what to do.
@@ -144,7 +147,12 @@ impl Connection {
         Ok(tools
             .into_iter()
             .take(MAX_TOOLS)
-            .map(|t| Offered { name: t.name.to_string(), read_only: t.annotations.and_then(|a| a.read_only_hint).unwrap_or(false) })
+            .map(|t| Offered {
+                name: t.name.to_string(),
+                read_only: t.annotations.and_then(|a| a.read_only_hint).unwrap_or(false),
+                description: t.description.map(|d| d.to_string()).unwrap_or_default(),
+                schema: Value::Object(t.input_schema.as_ref().clone()),
+            })
             .collect())
     }
 

@@ -5,7 +5,8 @@ use jiff::Timestamp;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    agent::{PlannedCall, Received, ToolRef},
+    agent::{PlannedCall, Received, ToolRef, ToolSchema},
+    investigators::chat::plain,
     runner::ToolCaller,
     tools::server::{Caller, Refusal, Registry},
 };
@@ -21,6 +22,12 @@ impl LocalTools {
     pub fn catalogue(&self) -> Vec<ToolRef> {
         let of = |r: &Registry| r.names().map(|tool| ToolRef { server: server(r), tool: tool.to_owned() }).collect::<Vec<_>>();
         self.registries.iter().flat_map(of).collect()
+    }
+
+    /// What a model is told of them.
+    #[must_use]
+    pub fn schemas(&self) -> Vec<ToolSchema> {
+        self.registries.iter().flat_map(|r| r.described().map(|(name, description, schema)| plain(name, description, &schema)).collect::<Vec<_>>()).collect()
     }
 }
 

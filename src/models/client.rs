@@ -10,7 +10,7 @@ use sse_stream::SseStream;
 use super::{Script, anthropic, openai};
 use crate::{
     agent::Again,
-    api::Provider,
+    api::{Provider, Span},
     investigators::chat::{ChatReply, ChatRequest, Failure},
     text::head,
     tools::server::redact_text,
@@ -94,7 +94,7 @@ impl Client {
         match tokio::time::timeout(self.settings.timeout, self.send(key, request)).await {
             Ok(result) => result,
             Err(_late) => {
-                let message = format!("no answer from {} in {} s: see spec.timeout of the Model", self.url(), self.settings.timeout.as_secs());
+                let message = format!("no answer from {} in {}: see spec.timeout of the Model", self.url(), Span::of(self.settings.timeout));
                 Err(Failure { reason: "Timeout", message, again: Again::Soon, billed: true })
             }
         }

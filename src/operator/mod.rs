@@ -7,6 +7,7 @@ mod caller;
 mod endpoints;
 mod events;
 mod keys;
+mod models;
 mod reconcile;
 mod servers;
 mod setup;

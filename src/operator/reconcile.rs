@@ -20,15 +20,17 @@ use super::{
     caller::StepCaller,
     endpoints::Health,
     events::Events,
+    models::{self, Live, ModelError, Models},
     servers::{self, Servers},
     status::{self, StatusError, condition},
 };
 use crate::{
-    agent::{CallOutcome, Caps, CapsError, Control, Entry, Mind, ToolRef},
-    api::{ApprovalDecision, ApprovalPolicy, Fallback, Investigation, InvestigationStatus, Model, NamespacedName, Phase, StopReason, ToolServer},
+    agent::{CallOutcome, Caps, CapsError, Control, Entry, Journal, Mind, Spend, ToolRef},
+    api::{ApprovalDecision, ApprovalPolicy, Fallback, Investigation, InvestigationStatus, InvestigatorStatus, NamespacedName, Phase, StopReason, ToolServer},
+    grounding::suspicious,
     identity::Subject,
     investigators::{Case, Investigator, playbook::Playbooks},
-    runner::{Parts, Stepped, step},
+    runner::{self, Parts, Stepped, step},
     store::{JournalStore, OpenJournal, RunId, StoreError},
     telemetry::Metrics,
 };
@@ -47,7 +49,7 @@ pub struct Context {
     pub servers: Servers,
     pub investigations: Store<Investigation>,
     pub tool_servers: Store<ToolServer>,
-    pub models: Store<Model>,
+    pub models: Models,
     pub playbooks: Arc<Playbooks>,
     pub events: Events,
     pub metrics: Metrics,
@@ -84,10 +86,8 @@ enum NotAdmitted {
     ModelNotFound(NamespacedName),
     #[error("spec.modelRef: the Model {0} does not allow namespace {1}: extend its spec.allowedNamespaces")]
     ModelNotAllowed(NamespacedName, String),
-    #[error(
-        "spec.modelRef: the Model {0} has fallback: None, and this version decides by playbooks only: leave modelRef out, or set the Model's fallback to Playbook"
-    )]
-    ModelUnsupported(NamespacedName),
+    #[error("spec.modelRef: the Model {0}: {1}")]
+    ModelUnusable(NamespacedName, ModelError),
     #[error("spec.tools.servers: there is no ToolServer {0}: create it, or correct the name (kubectl get toolservers -A)")]
     ServerNotFound(NamespacedName),
     #[error("spec.tools.servers: the ToolServer {0} does not allow namespace {1}: extend its spec.allowedNamespaces")]
@@ -106,7 +106,7 @@ impl NotAdmitted {
             Self::Caps(_) => "InvalidBudget",
             Self::ModelNotFound(_) => "ModelNotFound",
             Self::ModelNotAllowed(..) => "ModelNotAllowed",
-            Self::ModelUnsupported(_) => "ModelUnsupported",
+            Self::ModelUnusable(_, error) => error.reason(),
             Self::ServerNotFound(_) => "ToolServerNotFound",
             Self::ServerNotAllowed(..) => "ToolServerNotAllowed",
             Self::NoServer(_) => "NoToolServer",
@@ -116,7 +116,7 @@ impl NotAdmitted {
     }
     /// A mistake of the spec itself stays one until the spec changes.
     fn is_final(&self) -> bool {
-        matches!(self, Self::Caps(_))
+        matches!(self, Self::Caps(_) | Self::ModelUnusable(..))
     }
 }
 
@@ -127,7 +127,13 @@ struct Admitted {
     catalogue: Vec<ToolRef>,
     /// Servers that are not ready, each with why.
     missing: Vec<String>,
-    fallback_from: String,
+    model: Option<Decider>,
+}
+
+/// The Model that decides the run.
+struct Decider {
+    live: Live,
+    fallback: Fallback,
 }
 
 pub async fn reconcile(object: Arc<Investigation>, context: Arc<Context>) -> Result<Action, Error> {
@@ -191,13 +197,19 @@ async fn one(object: &Arc<Investigation>, context: &Context) -> Result<Action, E
         Ok(admitted) => admitted,
         Err(why) => return not_admitted(object, held, &why, context).await,
     };
-    let control = Control { caps: admitted.caps, suspend: object.spec.suspend, cancel: false, mind: Mind::Rules };
+    let mind = admitted.model.as_ref().map_or(Mind::Rules, |m| Mind::Model { fallback: m.fallback });
+    let control = Control { caps: admitted.caps, suspend: object.spec.suspend, cancel: false, mind };
     let left = control.caps.duration.saturating_sub(open.journal().active(Timestamp::now()));
     let subject = Subject { namespace: &run.namespace, name: &run.name, uid: &run.uid, service_account: &object.spec.service_account_name };
     let token = context.servers.token(&subject, format!("{}-{}", run.uid, open.journal().records().len()));
+    let mut schemas = vec![];
+    if admitted.model.is_some() && open.journal().started().is_none() {
+        schemas = context.servers.schemas(&admitted.servers, &admitted.catalogue, token.as_ref()).await;
+    }
     let tools = StepCaller { servers: context.servers.clone(), known: admitted.servers.clone(), token, left };
     let investigator: &dyn Investigator = context.playbooks.as_ref();
-    let parts = Parts { case: &case, control, investigator, model: None, tools: &tools, catalogue: &admitted.catalogue, schemas: &[] };
+    let model = admitted.model.as_ref().map(|m| runner::Model { chat: &m.live.chat, caller: m.live.caller.as_ref() });
+    let parts = Parts { case: &case, control, investigator, model, tools: &tools, catalogue: &admitted.catalogue, schemas: &schemas };
     let before = open.journal().records().len();
     let outcome = tokio::select! {
         outcome = step(open.as_mut(), &parts, &Timestamp::now) => Some(outcome?),
@@ -210,12 +222,15 @@ async fn one(object: &Arc<Investigation>, context: &Context) -> Result<Action, E
         return Ok(Action::requeue(Duration::ZERO));
     };
 
+    if let (Stepped::Later(wait), true) = (stepped, open.journal().records().len() == before && held.phase == Phase::Running) {
+        // It waits for its turn or for the model: nothing is new.
+        return Ok(Action::requeue(wait));
+    }
     let mut status = status::from_journal(object, &case, open.journal(), context.store.kind(), open.name(), Timestamp::now());
-    status.investigator.kind = investigator.kind().to_owned();
-    status.investigator.fallback_from.clone_from(&admitted.fallback_from);
+    status.investigator = decided_by(&admitted, open.journal(), investigator.kind());
     let generation = object.meta().generation;
     condition(&mut status.conditions, "Accepted", true, "Accepted", "the spec is valid and its tools are there", generation);
-    degraded(&mut status, &admitted, generation);
+    degraded(&mut status, &admitted, open.journal(), generation);
     if stepped == Stepped::Finished {
         // The Markdown names the investigator, which is known only now.
         status = publish(object, status, &case, open.as_ref(), context);
@@ -320,12 +335,23 @@ fn publish(object: &Investigation, status: InvestigationStatus, case: &Case, ope
     full
 }
 
-fn degraded(status: &mut InvestigationStatus, admitted: &Admitted, generation: Option<i64>) {
+/// Who decides, or who did before the playbooks went on.
+fn decided_by(admitted: &Admitted, journal: &Journal, rules: &str) -> InvestigatorStatus {
+    let Some(model) = admitted.model.as_ref().map(|m| m.live.chat.name.clone()) else {
+        return InvestigatorStatus { kind: rules.to_owned(), ..InvestigatorStatus::default() };
+    };
+    match journal.fell_back() {
+        Some(_) => InvestigatorStatus { kind: rules.to_owned(), fallback_from: format!("Model {model}"), model },
+        None => InvestigatorStatus { kind: "chat".to_owned(), model, fallback_from: String::new() },
+    }
+}
+
+fn degraded(status: &mut InvestigationStatus, admitted: &Admitted, journal: &Journal, generation: Option<i64>) {
     let mut notes = admitted.missing.clone();
     let mut reason = "ToolServersNotReady";
-    if !admitted.fallback_from.is_empty() {
+    if let (Some((why, message)), Some(model)) = (journal.fell_back(), &admitted.model) {
         reason = "ModelFallback";
-        notes.push(format!("{} is not used: this version decides by playbooks only", admitted.fallback_from));
+        notes.insert(0, format!("the playbooks go on in place of Model {} ({why}): {message}", model.live.chat.name));
     }
     if notes.is_empty() {
         if status.conditions.iter().any(|c| c.type_ == "Degraded" && c.status == "True" && c.reason == "ToolServersNotReady") {
@@ -344,10 +370,13 @@ async fn admit(object: &Investigation, started: bool, context: &Context) -> Resu
         Err(error) => return Ok(Err(error.into())),
     };
     let labels = labels_if_needed(&namespace, context).await?;
-    let fallback_from = match model(object, &namespace, &labels, context) {
-        Ok(from) => from,
-        // A run that has begun goes on as it began.
-        Err(_gone) if started => object.status.as_ref().map(|s| s.investigator.fallback_from.clone()).unwrap_or_default(),
+    let model = match model(object, &namespace, &labels, context).await {
+        Ok(model) => model,
+        // A run that has begun goes on without it.
+        Err(_gone) if started => {
+            let name = object.status.as_ref().map(|s| s.investigator.model.clone()).unwrap_or_default();
+            Some(Decider { live: models::gone(&name), fallback: Fallback::Playbook })
+        }
         Err(why) => return Ok(Err(why)),
     };
     let (servers, missing) = match tool_servers(object, &namespace, &labels, started, context) {
@@ -365,13 +394,13 @@ async fn admit(object: &Investigation, started: bool, context: &Context) -> Resu
             return Ok(Err(why));
         }
     }
-    Ok(Ok(Admitted { caps, servers, catalogue, missing, fallback_from }))
+    Ok(Ok(Admitted { caps, servers, catalogue, missing, model }))
 }
 
 /// Labels of the namespace, read only where a selector asks for them.
 async fn labels_if_needed(namespace: &str, context: &Context) -> Result<BTreeMap<String, String>, Error> {
     let by_label = context.tool_servers.state().iter().any(|s| s.spec.allowed_namespaces.from == crate::api::NamespacesFrom::Selector)
-        || context.models.state().iter().any(|m| m.spec.allowed_namespaces.from == crate::api::NamespacesFrom::Selector);
+        || context.models.all().iter().any(|m| m.spec.allowed_namespaces.from == crate::api::NamespacesFrom::Selector);
     if !by_label {
         return Ok(BTreeMap::new());
     }
@@ -379,19 +408,17 @@ async fn labels_if_needed(namespace: &str, context: &Context) -> Result<BTreeMap
     Ok(api.get(namespace).await?.metadata.labels.unwrap_or_default())
 }
 
-/// The model that the spec names. This version decides by playbooks: a model that allows it is fallen back from, visibly.
-fn model(object: &Investigation, namespace: &str, labels: &BTreeMap<String, String>, context: &Context) -> Result<String, NotAdmitted> {
-    let Some(given) = &object.spec.model_ref else { return Ok(String::new()) };
+/// The model that the spec names.
+async fn model(object: &Investigation, namespace: &str, labels: &BTreeMap<String, String>, context: &Context) -> Result<Option<Decider>, NotAdmitted> {
+    let Some(given) = &object.spec.model_ref else { return Ok(None) };
     let home = if given.namespace.is_empty() { namespace } else { &given.namespace };
     let full = NamespacedName { name: given.name.clone(), namespace: home.to_owned() };
-    let found = context.models.get(&ObjectRef::new(&given.name).within(home)).ok_or_else(|| NotAdmitted::ModelNotFound(full.clone()))?;
+    let found = context.models.find(&given.name, home).ok_or_else(|| NotAdmitted::ModelNotFound(full.clone()))?;
     if !found.spec.allowed_namespaces.allows(home, namespace, labels) {
         return Err(NotAdmitted::ModelNotAllowed(full, namespace.to_owned()));
     }
-    match found.spec.fallback {
-        Fallback::Playbook => Ok(format!("Model {full}")),
-        Fallback::None => Err(NotAdmitted::ModelUnsupported(full)),
-    }
+    let live = context.models.live(&found).await.map_err(|e| NotAdmitted::ModelUnusable(full, e))?;
+    Ok(Some(Decider { live, fallback: found.spec.fallback }))
 }
 
 type Found = (HashMap<String, Arc<ToolServer>>, Vec<String>);
@@ -481,6 +508,19 @@ async fn not_admitted(object: &Investigation, held: InvestigationStatus, why: &N
     Ok(if why.is_final() { Action::await_change() } else { Action::requeue(LOOK_AGAIN) })
 }
 
+/// What a decision took, in metrics by model.
+fn spent(model: &str, used: Spend, context: &Context) {
+    if model.is_empty() || used == Spend::default() {
+        return;
+    }
+    let tokens = |kind: &str, n: u64| context.metrics.model_tokens.with_label_values(&[model, kind]).inc_by(n);
+    tokens("input", used.input_tokens);
+    tokens("cached", used.cached_tokens);
+    tokens("output", used.output_tokens);
+    #[expect(clippy::cast_precision_loss, reason = "a metric; the books are in integers")]
+    context.metrics.model_cost.with_label_values(&[model]).inc_by(used.cost.0 as f64 / 1e6);
+}
+
 /// Events and metrics for what this step brought.
 fn tell(object: &Investigation, held: &InvestigationStatus, now: &InvestigationStatus, open: &dyn OpenJournal, before: usize, context: &Context) {
     let new = &open.journal().records()[before.min(open.journal().records().len())..];
@@ -493,7 +533,13 @@ fn tell(object: &Investigation, held: &InvestigationStatus, now: &InvestigationS
                 for result in results {
                     let word = match &result.outcome {
                         CallOutcome::Evidence { evidence } => match evidence.code.as_deref() {
-                            None => "executed",
+                            None => {
+                                if let Some(finding) = suspicious(std::slice::from_ref(evidence)).first() {
+                                    let quote = finding.citations.first().map(|c| c.quote.as_str()).unwrap_or_default();
+                                    context.events.publish(object, true, "SuspiciousText", "Call", format!("{} {quote}", finding.statement));
+                                }
+                                "executed"
+                            }
                             Some(code) if status::is_denial(code) => {
                                 context.events.publish(object, true, "GuardDenied", "Call", format!("{} was denied: {}", evidence.tool, evidence.summary()));
                                 "denied"
@@ -506,6 +552,30 @@ fn tell(object: &Investigation, held: &InvestigationStatus, now: &InvestigationS
                     };
                     context.metrics.tool_calls.with_label_values(&[word]).inc();
                 }
+            }
+            Entry::FellBack { reason, message } => {
+                let model = &now.investigator.model;
+                context.metrics.model_fallbacks.with_label_values(&[model.as_str(), reason.as_str()]).inc();
+                context.events.publish(object, true, "ModelFallback", "Decide", format!("the playbooks go on in place of Model {model} ({reason}): {message}"));
+            }
+            Entry::DecisionFailed { reason, error, used, retry_at, .. } => {
+                spent(&now.investigator.model, *used, context);
+                let then = retry_at.map_or_else(String::new, |at| format!("; asked again at {}", at.strftime("%H:%M:%S")));
+                context.events.publish(object, true, "ModelFailed", "Decide", format!("{reason}: {error}{then}"));
+            }
+            Entry::Decided { used, beyond, .. } => {
+                spent(&now.investigator.model, *used, context);
+                if *beyond != Spend::default() {
+                    let note = format!(
+                        "the provider reports {} tokens and ${} beyond what the request was limited to; they are not charged",
+                        beyond.tokens(),
+                        beyond.cost
+                    );
+                    context.events.publish(object, true, "UsageBeyondLimit", "Decide", note);
+                }
+            }
+            Entry::Capped { stop } => {
+                context.events.publish(object, false, "Capped", "Decide", format!("{stop:?}: what follows is the last word, without tools"));
             }
             _ => {}
         }

@@ -17,8 +17,10 @@ use serde_json::json;
 
 use super::{keys::Keys, status::condition};
 use crate::{
+    agent::{ToolRef, ToolSchema},
     api::{AuthType, DiscoveredTool, ToolFilter, ToolServer, ToolServerSpec, ToolServerStatus},
     identity::{Subject, Token, mint},
+    investigators::chat::plain,
     mcp::{CallLimits, Connection, Endpoint, McpError, Offered},
 };
 
@@ -38,13 +40,20 @@ pub struct Servers {
     open: Arc<Mutex<Open>>,
 }
 
-/// By server: the object and generation that it was opened for, and the connection.
-type Open = HashMap<String, (String, Arc<Connection>)>;
+/// By server: the object and generation that it was opened for, the connection, and the tools that it listed last.
+type Open = HashMap<String, Opened>;
+
+#[derive(Clone)]
+struct Opened {
+    made_for: String,
+    connection: Arc<Connection>,
+    listed: Option<Arc<Vec<Offered>>>,
+}
 
 #[derive(thiserror::Error, Debug)]
 pub enum ServersError {
-    #[error("the status of ToolServer {name} cannot be written: {why}")]
-    Status { name: String, why: String },
+    #[error("the status of {kind} {name} cannot be written: {why}")]
+    Status { kind: &'static str, name: String, why: String },
 }
 
 /// `namespace/name`, as journals and evidence name it.
@@ -73,12 +82,45 @@ impl Servers {
     pub async fn connect(&self, server: &ToolServer, token: Option<&Token>) -> Result<Arc<Connection>, McpError> {
         // A server that was deleted and made anew is another one, whatever its name.
         let (key, generation) = (id(server), format!("{}/{}", server.uid().unwrap_or_default(), server.meta().generation.unwrap_or_default()));
-        if let Some((_, connection)) = self.lock().get(&key).filter(|(g, c)| *g == generation && c.is_open()) {
-            return Ok(Arc::clone(connection));
+        if let Some(open) = self.lock().get(&key).filter(|o| o.made_for == generation && o.connection.is_open()) {
+            return Ok(Arc::clone(&open.connection));
         }
         let connection = Arc::new(Connection::open(endpoint(server), self.http.clone(), token, limits(&server.spec).timeout).await?);
-        self.lock().insert(key, (generation, Arc::clone(&connection)));
+        self.lock().insert(key, Opened { made_for: generation, connection: Arc::clone(&connection), listed: None });
         Ok(connection)
+    }
+
+    /// What a model is told of these tools, as their servers listed them last. Asked for once, at the start of a run. A server that does
+    /// not answer leaves its tools without a schema, and so unknown to the model.
+    pub async fn schemas(&self, servers: &HashMap<String, Arc<ToolServer>>, tools: &[ToolRef], token: Option<&Token>) -> Vec<ToolSchema> {
+        let mut lists: HashMap<&str, Arc<Vec<Offered>>> = HashMap::new();
+        for (key, server) in servers.iter().filter(|(key, _)| tools.iter().any(|t| t.server == **key)) {
+            match self.list(server, token).await {
+                Ok(list) => drop(lists.insert(key.as_str(), list)),
+                Err(error) => tracing::warn!(server = key, %error, "the tools of a server are not known to the model"),
+            }
+        }
+        let schema = |t: &ToolRef| {
+            let listed = lists.get(t.server.as_str())?.iter().find(|o| o.name == t.tool)?;
+            Some(plain(&t.tool, &listed.description, &listed.schema))
+        };
+        tools.iter().filter_map(schema).collect()
+    }
+
+    async fn list(&self, server: &ToolServer, token: Option<&Token>) -> Result<Arc<Vec<Offered>>, McpError> {
+        let connection = self.connect(server, token).await?;
+        if let Some(listed) = self.lock().get(&id(server)).and_then(|o| o.listed.clone()) {
+            return Ok(listed);
+        }
+        let listed = Arc::new(connection.tools(limits(&server.spec).timeout).await?);
+        self.remember(server, &listed);
+        Ok(listed)
+    }
+
+    fn remember(&self, server: &ToolServer, listed: &Arc<Vec<Offered>>) {
+        if let Some(open) = self.lock().get_mut(&id(server)) {
+            open.listed = Some(Arc::clone(listed));
+        }
     }
 
     fn forget(&self, server: &ToolServer) {
@@ -130,7 +172,7 @@ impl Servers {
             let api: Api<ToolServer> = Api::namespaced(self.client.clone(), &namespace);
             let patch = json!({"apiVersion": ToolServer::api_version(&()), "kind": ToolServer::kind(&()), "metadata": {"name": name}, "status": after});
             let params = PatchParams::apply("inquest-operator").force();
-            let failed = |why: String| ServersError::Status { name: id(&server), why };
+            let failed = |why: String| ServersError::Status { kind: "ToolServer", name: id(&server), why };
             tokio::time::timeout(DEADLINE, api.patch_status(&name, &params, &Patch::Apply(&patch)))
                 .await
                 .map_err(|_| failed("no answer".to_owned()))?
@@ -157,7 +199,9 @@ impl Servers {
                 self.connect(server, token.as_ref()).await?.tools(limits(&server.spec).timeout).await?
             }
         };
-        Ok((connection.protocol_version.clone(), offered(&listed, &server.spec.tools)))
+        let tools = offered(&listed, &server.spec.tools);
+        self.remember(server, &Arc::new(listed));
+        Ok((connection.protocol_version.clone(), tools))
     }
 }
 

@@ -3,7 +3,7 @@
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 use anyhow::{Context as _, bail};
-use futures::{Stream, StreamExt};
+use futures::StreamExt;
 use kube::{
     Client, ResourceExt,
     runtime::{
@@ -19,6 +19,7 @@ use super::{
     endpoints::{self, Health},
     events::Events,
     keys::{KeyStore, Keys},
+    models::Models,
     reconcile::{self, Context},
     servers::{Servers, ServersError},
     streams::watch,
@@ -82,7 +83,7 @@ pub async fn run(settings: Settings, stop: CancellationToken) -> anyhow::Result<
     let (investigations, investigations_filled, investigation_stream) = watch::<Investigation>(&client, "investigations", &metrics);
     let (tool_servers, tool_servers_filled, server_stream) = watch::<ToolServer>(&client, "toolservers", &metrics);
     let (models, models_filled, model_stream) = watch::<Model>(&client, "models", &metrics);
-    tokio::spawn(drain(model_stream));
+    let (live_models, moves) = Models::new(client.clone(), models.clone(), metrics.clone());
     let context = Arc::new(Context {
         client: client.clone(),
         namespace,
@@ -90,7 +91,7 @@ pub async fn run(settings: Settings, stop: CancellationToken) -> anyhow::Result<
         servers: servers.clone(),
         investigations: investigations.clone(),
         tool_servers: tool_servers.clone(),
-        models: models.clone(),
+        models: live_models.clone(),
         playbooks: Arc::new(playbooks),
         events: Events::new(client.clone()),
         metrics: metrics.clone(),
@@ -111,6 +112,15 @@ pub async fn run(settings: Settings, stop: CancellationToken) -> anyhow::Result<
         .run(|server, servers: Arc<Servers>| async move { servers.discover(server).await }, discovery_failed, Arc::new(servers))
         .for_each(|_| std::future::ready(()));
 
+    let changed = model_stream.predicate_filter(predicates::generation, PredicateConfig::default());
+    let moved = futures::stream::unfold(moves, |mut moves| async move { moves.recv().await.map(|m| (m, moves)) });
+    let checks = Controller::for_stream(changed, models)
+        .with_config(Config::default().concurrency(CONCURRENT_DISCOVERIES))
+        .reconcile_on(moved)
+        .graceful_shutdown_on(stop.clone().cancelled_owned())
+        .run(|model, models: Arc<Models>| async move { models.reconcile(model).await }, check_failed, Arc::new(live_models))
+        .for_each(|_| std::future::ready(()));
+
     let ready = {
         let health = health.clone();
         async move {
@@ -127,7 +137,7 @@ pub async fn run(settings: Settings, stop: CancellationToken) -> anyhow::Result<
     tokio::spawn(ready);
     // In one task with the controllers: a loop that hangs takes its heartbeat with it.
     let heart = beat(health, stop.clone());
-    let work = async { futures::join!(runs, discovery, heart) };
+    let work = async { futures::join!(runs, discovery, checks, heart) };
     tokio::pin!(work);
     tokio::select! {
         _ = &mut work => {}
@@ -145,13 +155,14 @@ pub async fn run(settings: Settings, stop: CancellationToken) -> anyhow::Result<
     Ok(())
 }
 
-fn discovery_failed(server: Arc<ToolServer>, error: &ServersError, _: Arc<Servers>) -> Action {
-    tracing::warn!(server = server.name_any(), %error, "a discovery failed and is tried again");
+fn check_failed(model: Arc<Model>, error: &ServersError, _: Arc<Models>) -> Action {
+    tracing::warn!(model = model.name_any(), %error, "a model's status could not be written and is tried again");
     Action::requeue(Duration::from_secs(10))
 }
 
-async fn drain<T>(stream: impl Stream<Item = T>) {
-    stream.for_each(|_| std::future::ready(())).await;
+fn discovery_failed(server: Arc<ToolServer>, error: &ServersError, _: Arc<Servers>) -> Action {
+    tracing::warn!(server = server.name_any(), %error, "a discovery failed and is tried again");
+    Action::requeue(Duration::from_secs(10))
 }
 
 /// An operator with nothing to do is alive, too.

@@ -11,7 +11,7 @@ use kube::{
 use serde_json::json;
 
 use crate::{
-    agent::{CallOutcome, Journal},
+    agent::{CallOutcome, Entry, Journal},
     api::{EvidenceSummary, Investigation, InvestigationStatus, InvestigatorStatus, JournalRef, Outcome, Phase, Postmortem, StopReason, Usage, Usd},
     investigators::Case,
     report,
@@ -58,6 +58,7 @@ pub fn usage(journal: &Journal, now: Timestamp) -> Usage {
         skipped_calls: count(|o| matches!(o, CallOutcome::Skipped { .. })),
         denied_calls: count(|o| matches!(o, CallOutcome::Evidence { evidence } if evidence.code.as_deref().is_some_and(is_denial))),
         input_tokens: i64::try_from(spent.input_tokens).unwrap_or(i64::MAX),
+        cached_tokens: i64::try_from(spent.cached_tokens).unwrap_or(i64::MAX),
         output_tokens: i64::try_from(spent.output_tokens).unwrap_or(i64::MAX),
         cost_usd: Usd::from(spent.cost).0,
         duration: crate::api::Span::of(journal.active(now)).0,
@@ -96,7 +97,13 @@ pub fn from_journal(object: &Investigation, case: &Case, journal: &Journal, stor
     }
     let Some((stop, mut post)) = postmortem(case, journal) else {
         status.phase = Phase::Running;
-        condition(&mut status.conditions, "Progressing", true, "Running", "the next step is being done", generation);
+        let (reason, message) = match journal.last().map(|r| &r.entry) {
+            Some(Entry::DecisionFailed { reason, error, retry_at: Some(at), .. }) => {
+                ("ModelRetry", format!("the model is asked again at {} ({reason}): {error}", at.strftime("%H:%M:%S")))
+            }
+            _ => ("Running", "the next step is being done".to_owned()),
+        };
+        condition(&mut status.conditions, "Progressing", true, reason, &message, generation);
         return status;
     };
     status.stop_reason = Some(stop);

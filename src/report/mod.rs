@@ -51,11 +51,18 @@ pub fn markdown(question: &str, post: &Postmortem, stop: StopReason, usage: &Usa
             format!("{}{command}{reason}", a.title)
         }),
     );
+    let quoted = |c: &crate::api::PublishedClaim| c.citations.iter().map(|q| format!(" `{}`", cut(&flat(&q.quote)).replace('`', "'"))).collect::<String>();
+    section(&mut out, "Suspicious text", post.suspicious.iter().map(|c| format!("{}{}", flat(&c.statement), quoted(c))));
     section(&mut out, "Not checked", post.not_checked.iter().cloned());
     let dropped = if post.dropped_claims > 0 { format!(" {} claims were not proved and are left out.", post.dropped_claims) } else { String::new() };
     let tail = format!(
-        "\n---\n\nStopped: {stop:?}. {} steps, {} tool calls ({} skipped, {} denied), ${}, {}, by {investigator}.{dropped}\n",
-        usage.steps, usage.tool_calls, usage.skipped_calls, usage.denied_calls, usage.cost_usd, usage.duration
+        "\n---\n\nStopped: {stop:?}. {} steps, {} tool calls ({} skipped, {} denied), {}, {}, by {investigator}.{dropped}\n",
+        usage.steps,
+        usage.tool_calls,
+        usage.skipped_calls,
+        usage.denied_calls,
+        spent(usage),
+        usage.duration
     );
     let room = MAX - tail.chars().count();
     if out.chars().count() > room {
@@ -63,6 +70,14 @@ pub fn markdown(question: &str, post: &Postmortem, stop: StopReason, usage: &Usa
         out.push_str("\n\n…cut here\n");
     }
     out + &tail
+}
+
+/// Dollars, and the tokens that they went for.
+fn spent(usage: &Usage) -> String {
+    if usage.input_tokens == 0 && usage.output_tokens == 0 {
+        return format!("${}", usage.cost_usd);
+    }
+    format!("${} for {} tokens in ({} from the cache) and {} out", usage.cost_usd, usage.input_tokens, usage.cached_tokens, usage.output_tokens)
 }
 
 fn line(out: &mut String, text: &str) {

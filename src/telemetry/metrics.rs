@@ -1,6 +1,6 @@
-//! `/metrics`. Labels are bounded: never an object's name. Each metric is documented in `docs/metrics.md`.
+//! `/metrics`. Labels are bounded: of objects only Models are named, which are few. Each metric is documented in `docs/metrics.md`.
 
-use prometheus::{Encoder, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, Opts, Registry, TextEncoder};
+use prometheus::{CounterVec, Encoder, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry, TextEncoder};
 
 /// The metrics of the operator.
 #[derive(Clone)]
@@ -18,6 +18,18 @@ pub struct Metrics {
     pub duration: HistogramVec,
     /// `inquest_status_writes_refused_total`.
     pub refused_writes: IntCounter,
+    /// `inquest_model_requests_total{model,result}`.
+    pub model_requests: IntCounterVec,
+    /// `inquest_model_request_duration_seconds{model}`.
+    pub model_seconds: HistogramVec,
+    /// `inquest_model_tokens_total{model,type}`: input, cached, output.
+    pub model_tokens: IntCounterVec,
+    /// `inquest_model_cost_usd_total{model}`.
+    pub model_cost: CounterVec,
+    /// `inquest_model_fallbacks_total{model,reason}`.
+    pub model_fallbacks: IntCounterVec,
+    /// `inquest_model_breaker_open{model}`.
+    pub model_breaker_open: IntGaugeVec,
     /// `inquest_steps_in_flight`.
     pub in_flight: IntGauge,
 }
@@ -47,7 +59,35 @@ impl Metrics {
         registry.register(Box::new(refused_writes.clone()))?;
         let in_flight = IntGauge::new("inquest_steps_in_flight", "Steps being done at this moment.")?;
         registry.register(Box::new(in_flight.clone()))?;
-        Ok(Self { registry, finished, tool_calls, errors, watch_errors, duration, refused_writes, in_flight })
+        let model_requests = counters("inquest_model_requests_total", "Requests to models, by what came of them.", &["model", "result"])?;
+        let model_tokens = counters("inquest_model_tokens_total", "Tokens of models, as they were charged to runs.", &["model", "type"])?;
+        let model_fallbacks = counters("inquest_model_fallbacks_total", "Runs that playbooks finished in place of their model.", &["model", "reason"])?;
+        let model_cost = CounterVec::new(Opts::new("inquest_model_cost_usd_total", "US dollars that models cost, as they were charged to runs."), &["model"])?;
+        registry.register(Box::new(model_cost.clone()))?;
+        let model_seconds = HistogramVec::new(
+            HistogramOpts::new("inquest_model_request_duration_seconds", "How long models take to answer.")
+                .buckets(vec![0.1, 0.25, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 40.0, 80.0, 160.0]),
+            &["model"],
+        )?;
+        registry.register(Box::new(model_seconds.clone()))?;
+        let model_breaker_open = IntGaugeVec::new(Opts::new("inquest_model_breaker_open", "1 while a model is let alone because it fails."), &["model"])?;
+        registry.register(Box::new(model_breaker_open.clone()))?;
+        Ok(Self {
+            model_requests,
+            model_seconds,
+            model_tokens,
+            model_cost,
+            model_fallbacks,
+            model_breaker_open,
+            registry,
+            finished,
+            tool_calls,
+            errors,
+            watch_errors,
+            duration,
+            refused_writes,
+            in_flight,
+        })
     }
 
     /// In Prometheus' text format.

@@ -159,8 +159,9 @@ async fn s1_2_our_client_calls_a_fastmcp_server() {
     let connection = server.connect().await;
     let mut tools = connection.tools(Duration::from_secs(5)).await.unwrap();
     tools.sort_by(|a, b| a.name.cmp(&b.name));
-    let offered = |name: &str, read_only| Offered { name: name.into(), read_only };
-    assert_eq!(tools, [offered("broken", true), offered("forecast", true), offered("seed_clouds", false)]);
+    let named = |listed: Vec<Offered>| listed.into_iter().map(|o| (o.name, o.read_only)).collect::<Vec<_>>();
+    assert!(tools.iter().all(|t| t.schema["type"] == "object"), "{tools:?}");
+    assert_eq!(named(tools), [("broken".to_owned(), true), ("forecast".to_owned(), true), ("seed_clouds".to_owned(), false)]);
     let good = connection.call("forecast", &json!({"city": "Ulm", "days": 2}), None, LIMITS).await;
     let said: Value = serde_json::from_str(&good.text).unwrap();
     assert_eq!((good.code, said["days"].as_array().unwrap().len()), (None, 2), "{said}");

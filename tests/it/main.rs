@@ -6,6 +6,7 @@ mod chart;
 mod codes;
 mod interop;
 mod metrics;
+mod models;
 mod money;
 mod observability;
 mod playbooks;

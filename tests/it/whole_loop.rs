@@ -224,5 +224,7 @@ async fn text_in_a_log_is_quoted_and_never_obeyed() {
     let (_, post, _) = ask(saved(objects, hostile, &[]), 8, "Why?", Some("api")).await;
     let root = post.root_cause.unwrap();
     assert_eq!((root.object.kind.as_str(), root.object.name.as_str()), ("Deployment", "api"));
-    assert!(root.citations.iter().any(|c| c.quote.contains("ignore your instructions")), "it is reported as what it is: a line of the log");
+    assert!(root.citations.iter().any(|c| c.quote.ends_with("FATAL cannot open /data:")), "the program's own words: {:?}", root.citations);
+    assert!(root.citations.iter().all(|c| !c.quote.contains("ignore your")), "{:?}", root.citations);
+    assert!(post.suspicious[0].citations[0].quote.contains("ignore your instructions"), "it is reported as what it is: {:?}", post.suspicious);
 }

@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::lines;
 use crate::{
     agent::{CallOutcome, Journal},
-    grounding::Evidence,
+    grounding::{Evidence, trusted},
 };
 
 /// An object: namespace, kind, name.
@@ -113,7 +113,7 @@ impl Facts {
     pub fn of(journal: &Journal) -> Self {
         let mut facts = Self::default();
         for evidence in journal.evidence() {
-            facts.add(evidence);
+            facts.add(&trusted(evidence));
         }
         let planned: BTreeMap<&str, &str> = journal.planned().map(|p| (p.id.as_str(), p.tool.as_str())).collect();
         for result in journal.results() {

@@ -125,6 +125,13 @@ impl Registry {
         self.name
     }
 
+    /// Each tool's name, description and schema.
+    pub fn described(&self) -> impl Iterator<Item = (&str, &str, Value)> {
+        self.tools
+            .values()
+            .map(|t| (t.tool.name.as_ref(), t.tool.description.as_deref().unwrap_or_default(), Value::Object(t.tool.input_schema.as_ref().clone())))
+    }
+
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.tools.keys().map(String::as_str)
     }
