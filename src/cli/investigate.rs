@@ -5,14 +5,15 @@ use std::{path::PathBuf, process::ExitCode, sync::Arc};
 use anyhow::{Context, bail};
 use jiff::Timestamp;
 
+use super::model::ModelArgs;
 use crate::{
     agent::{Caps, Control, Mind},
-    api::{BudgetSpec, ObjectRef, Outcome, Span, StopReason},
+    api::{BudgetSpec, ObjectRef, Outcome, Span, StopReason, Usd},
     investigators::{Case, playbook::Playbooks},
     mcp::LocalTools,
     operator::usage,
     report,
-    runner::{Parts, Stepped, postmortem, step},
+    runner::{self, Parts, Stepped, postmortem, step},
     store::{JournalStore, MemoryStore, RunId},
     tools::{
         kubernetes::{
@@ -45,6 +46,11 @@ pub struct Args {
     /// How long it may take.
     #[arg(long, env = "INQUEST_MAX_DURATION", default_value = "10m")]
     max_duration: String,
+    /// US dollars that a model may cost.
+    #[arg(long, env = "INQUEST_MAX_COST_USD", default_value = "0.50")]
+    max_cost_usd: String,
+    #[command(flatten)]
+    model: ModelArgs,
     /// The namespace whose Runbooks are shared.
     #[arg(long, env = "INQUEST_SHARED_NAMESPACE", default_value = "inquest-system")]
     shared_namespace: String,
@@ -58,7 +64,7 @@ pub struct Args {
 
 #[expect(clippy::print_stdout, reason = "the postmortem is this command's output")]
 pub async fn run(args: Args) -> anyhow::Result<ExitCode> {
-    let Args { target, namespace, question, snapshot, max_tool_calls, max_duration, shared_namespace, runbooks: folder, json } = args;
+    let Args { target, namespace, question, snapshot, max_tool_calls, max_duration, max_cost_usd, model, shared_namespace, runbooks: folder, json } = args;
     let target =
         target.map(|Target { kind, name }| ObjectRef { api_version: kind.api_version(), kind: kind.kind.to_owned(), namespace: namespace.clone(), name });
     let readers: Arc<dyn Readers> = match &snapshot {
@@ -71,7 +77,7 @@ pub async fn run(args: Args) -> anyhow::Result<ExitCode> {
             Arc::new(Impersonating { client: kube::Client::try_default().await.context("no cluster: set KUBECONFIG, or give --snapshot")?, impersonate: false })
         }
     };
-    let budget = BudgetSpec { max_tool_calls, max_duration: Span(max_duration), ..BudgetSpec::default() };
+    let budget = BudgetSpec { max_tool_calls, max_duration: Span(max_duration), max_cost_usd: Usd(max_cost_usd), ..BudgetSpec::default() };
     let caps = Caps::try_from(&budget)?;
     let question = match (&target, question.is_empty()) {
         (Some(t), true) => format!("What is wrong with {} {}?", t.kind, t.name),
@@ -85,18 +91,39 @@ pub async fn run(args: Args) -> anyhow::Result<ExitCode> {
     let tools = LocalTools { registries: vec![tools(readers), runbooks::tools(books)], caller };
     let investigator = Playbooks::with_own(&[])?;
     let catalogue = tools.catalogue();
-    let control = Control { caps, suspend: false, cancel: false, mind: Mind::Rules };
+    let model = model.line()?;
+    let mind = model.as_ref().map_or(Mind::Rules, |(_, _, fallback)| Mind::Model { fallback: *fallback });
+    let control = Control { caps, suspend: false, cancel: false, mind };
     let store = MemoryStore::default();
     let run = RunId { namespace, name: "local".to_owned(), uid: "local".to_owned() };
     let mut open = store.open(&run).await?;
-    let parts = Parts { case: &case, control, investigator: &investigator, model: None, tools: &tools, catalogue: &catalogue, schemas: &[] };
-    while step(open.as_mut(), &parts, &Timestamp::now).await? == Stepped::Again {}
+    let schemas = if model.is_some() { tools.schemas() } else { vec![] };
+    let decider = model.as_ref().map(|(chat, line, _)| runner::Model { chat, caller: line });
+    let parts = Parts { case: &case, control, investigator: &investigator, model: decider, tools: &tools, catalogue: &catalogue, schemas: &schemas };
+    loop {
+        let left = caps.duration.saturating_sub(open.journal().active(Timestamp::now()));
+        let stepped = tokio::select! {
+            stepped = step(open.as_mut(), &parts, &Timestamp::now) => stepped?,
+            // The deadline cuts a step short; the next one sees it, and answers.
+            () = tokio::time::sleep(left), if !left.is_zero() => Stepped::Again,
+        };
+        match stepped {
+            Stepped::Again => {}
+            Stepped::Later(wait) => tokio::time::sleep(wait).await,
+            Stepped::Waiting | Stepped::Finished => break,
+        }
+    }
     let Some((stop, post)) = postmortem(&case, open.journal()) else { bail!("the run ended without a conclusion") };
     if json {
         println!("{}", serde_json::to_string_pretty(&post)?);
     } else {
         let used = usage(open.journal(), Timestamp::now());
-        println!("{}", report::markdown(&case.question, &post, stop, &used, "playbook"));
+        let by = match (&model, open.journal().fell_back()) {
+            (None, _) => "playbook".to_owned(),
+            (Some((chat, ..)), None) => format!("chat ({})", chat.name),
+            (Some((chat, ..)), Some(_)) => format!("playbook (in place of {})", chat.name),
+        };
+        println!("{}", report::markdown(&case.question, &post, stop, &used, &by));
     }
     Ok(match (stop, post.outcome) {
         (StopReason::Done, Outcome::RootCauseFound | Outcome::Healthy) => ExitCode::SUCCESS,

@@ -2,6 +2,7 @@
 
 mod crds;
 mod investigate;
+mod model;
 mod operator;
 mod token;
 mod tools;

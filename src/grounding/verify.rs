@@ -100,9 +100,10 @@ pub fn verify_root(root: &RootClaim, sources: &Sources<'_>, question: &str) -> V
     if !quoted(&root.object.name) && !occurs(&root.object.name, question) {
         return Verdict::ObjectNotQuoted { name: root.object.name.clone() };
     }
-    // The kind stands in the evidence, if only in a field's name or in what was asked for.
+    // The kind stands in the evidence, if only in a field's name or in what was asked for; messages say "quota" for a ResourceQuota.
     let knows = |e: &Evidence| {
-        let kind = root.object.kind.to_ascii_lowercase();
+        let from = root.object.kind.rfind(|c: char| c.is_ascii_uppercase()).unwrap_or(0);
+        let kind = root.object.kind[from..].to_ascii_lowercase();
         e.text.to_ascii_lowercase().contains(&kind) || e.arguments.to_string().to_ascii_lowercase().contains(&kind)
     };
     let cited = |e: &&Evidence| root.claim.citations.iter().any(|c| c.evidence == e.id);

@@ -177,7 +177,7 @@ impl Models {
                 self.metrics.model_breaker_open.with_label_values(&[id(&model).as_str()]).set(i64::from(state != BreakerState::Closed));
                 match state {
                     BreakerState::Closed => {
-                        condition(&mut after.conditions, "Ready", true, "Valid", "the spec is valid, and what it refers to is there", generation)
+                        condition(&mut after.conditions, "Ready", true, "Valid", "the spec is valid, and what it refers to is there", generation);
                     }
                     BreakerState::Open | BreakerState::HalfOpen => {
                         condition(&mut after.conditions, "Ready", false, "BreakerOpen", &format!("it failed time and again: {}", after.last_error), generation);

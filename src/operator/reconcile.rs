@@ -87,7 +87,7 @@ enum NotAdmitted {
     #[error("spec.modelRef: the Model {0} does not allow namespace {1}: extend its spec.allowedNamespaces")]
     ModelNotAllowed(NamespacedName, String),
     #[error("spec.modelRef: the Model {0}: {1}")]
-    ModelUnusable(NamespacedName, ModelError),
+    ModelUnusable(NamespacedName, Box<ModelError>),
     #[error("spec.tools.servers: there is no ToolServer {0}: create it, or correct the name (kubectl get toolservers -A)")]
     ServerNotFound(NamespacedName),
     #[error("spec.tools.servers: the ToolServer {0} does not allow namespace {1}: extend its spec.allowedNamespaces")]
@@ -417,7 +417,7 @@ async fn model(object: &Investigation, namespace: &str, labels: &BTreeMap<String
     if !found.spec.allowed_namespaces.allows(home, namespace, labels) {
         return Err(NotAdmitted::ModelNotAllowed(full, namespace.to_owned()));
     }
-    let live = context.models.live(&found).await.map_err(|e| NotAdmitted::ModelUnusable(full, e))?;
+    let live = context.models.live(&found).await.map_err(|e| NotAdmitted::ModelUnusable(full, Box::new(e)))?;
     Ok(Some(Decider { live, fallback: found.spec.fallback }))
 }
 

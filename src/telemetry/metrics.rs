@@ -73,12 +73,6 @@ impl Metrics {
         let model_breaker_open = IntGaugeVec::new(Opts::new("inquest_model_breaker_open", "1 while a model is let alone because it fails."), &["model"])?;
         registry.register(Box::new(model_breaker_open.clone()))?;
         Ok(Self {
-            model_requests,
-            model_seconds,
-            model_tokens,
-            model_cost,
-            model_fallbacks,
-            model_breaker_open,
             registry,
             finished,
             tool_calls,
@@ -86,6 +80,12 @@ impl Metrics {
             watch_errors,
             duration,
             refused_writes,
+            model_requests,
+            model_seconds,
+            model_tokens,
+            model_cost,
+            model_fallbacks,
+            model_breaker_open,
             in_flight,
         })
     }

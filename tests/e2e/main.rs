@@ -5,6 +5,7 @@
 
 mod kubectl;
 mod lifecycle;
+mod models;
 mod rights;
 mod scenarios;
 mod servers;

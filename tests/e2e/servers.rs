@@ -264,5 +264,20 @@ fn s1_2_a_third_partys_server_is_one_more_tool_server() {
     let writes = ["pods_delete", "pods_exec", "pods_run", "resources_create_or_update", "resources_delete", "resources_scale"];
     assert!(writes.iter().all(|w| !offered.iter().any(|t| t == w)), "{offered:?}");
     println!("offered of it: {offered:?}");
+    // A model calls it as it calls every other, through the whole run.
+    crate::models::scripts(&[(
+        "third-party",
+        "replies: [{calls: [{name: pods_list_in_namespace, arguments: {namespace: demo}}]}, {calls: [{name: conclude, arguments: {outcome: unknown}}]}]",
+    )]);
+    crate::models::model(
+        "third-party",
+        "{provider: Script, model: recorded, fallback: None, scriptRef: {name: inquest-scripts, key: third-party}, price: {inputPerMillionUSD: '0', outputPerMillionUSD: '0'}, allowedNamespaces: {from: All}}",
+    );
+    investigate(TENANT, "third-party-called", "{question: 'Which pods are there?', modelRef: {name: third-party, namespace: inquest-system}}");
+    let object = ended(TENANT, "third-party-called");
+    let journal = crate::lifecycle::journal(&object);
+    let evidence = journal.evidence().next().unwrap_or_else(|| panic!("{object}"));
+    assert_eq!((evidence.server.as_str(), evidence.tool.as_str()), (format!("{TENANT}/third-party").as_str(), "pods_list_in_namespace"));
+    println!("called through a run: {}: {}", evidence.tool, evidence.text.lines().next().unwrap_or_default());
     kubectl(&["-n", TENANT, "delete", "toolserver", "third-party"]);
 }

@@ -78,15 +78,28 @@ fn what_is_missing_is_said_with_the_next_thing_to_do() {
         println!("{name}: {}", condition(&object, "Accepted"));
         kubectl(&["-n", NAMESPACE, "delete", "investigation", name]);
     }
-    // Once the model is there, the run begins: and says that it is decided by the playbooks in its place.
+    // Once the model is there, the run begins. Nothing listens where it is said to be: the playbooks finish, and that is said.
     investigate(NAMESPACE, "model-later", "{target: {kind: Deployment, name: web}, modelRef: {name: later}}");
     until("it waits", 20, || condition(&investigation(NAMESPACE, "model-later"), "Accepted").contains("ModelNotFound").then_some(()));
-    apply(NAMESPACE, "apiVersion: inquest.dev/v1alpha1\nkind: Model\nmetadata: {name: later}\nspec: {provider: OpenAI, model: some}\n");
+    apply(
+        NAMESPACE,
+        "apiVersion: inquest.dev/v1alpha1\nkind: Model\nmetadata: {name: later}\nspec: {provider: OpenAI, model: some, baseURL: 'http://127.0.0.1:1/v1', price: {inputPerMillionUSD: '1', outputPerMillionUSD: '1'}}\n",
+    );
     let object = ended(NAMESPACE, "model-later");
     assert_eq!(object["status"]["investigator"]["fallbackFrom"], format!("Model {NAMESPACE}/later"));
     assert!(condition(&object, "Degraded").starts_with("ModelFallback"), "{object}");
     assert!(object["status"]["postmortem"]["markdown"].as_str().unwrap().contains("in place of Model"), "{object}");
     kubectl(&["-n", NAMESPACE, "delete", "model", "later"]);
+    // A cost cap at a price that nobody knows is no cap: refused at once, and the field is named.
+    apply(NAMESPACE, "apiVersion: inquest.dev/v1alpha1\nkind: Model\nmetadata: {name: dear}\nspec: {provider: OpenAI, model: some}\n");
+    until("the Model says so, too", 20, || {
+        condition(&json(&["-n", NAMESPACE, "get", "model", "dear"]), "Ready").contains("spec.price is absent").then_some(())
+    });
+    investigate(NAMESPACE, "model-dear", "{target: {kind: Deployment, name: web}, modelRef: {name: dear}}");
+    let object = ended(NAMESPACE, "model-dear");
+    assert_eq!(phase(&object), "Failed", "{object}");
+    assert!(condition(&object, "Accepted").starts_with("PriceUnknown") && condition(&object, "Accepted").contains("spec.price is absent"), "{object}");
+    kubectl(&["-n", NAMESPACE, "delete", "model", "dear"]);
 }
 
 #[test]

@@ -205,15 +205,17 @@ fn status(code: u16, headers: &[(&str, &str)], body: &Value) -> Response {
     builder.body(Body::from(body.to_string())).unwrap()
 }
 
+/// Its name, whether it is tried again, whether it may be billed, a word of its message, and the provider's answer.
+type Failing = (&'static str, Again, bool, &'static str, Box<dyn Fn() -> Response + Send + Sync>);
+
 /// What each failure is called, whether it may be tried again, and whether it may have been billed.
 #[tokio::test]
 async fn s1_13_each_failure_has_its_name_and_says_what_to_do() {
     let cut = || {
         Response::builder().header("content-type", "text/event-stream").body(Body::from("data: {\"choices\":[{\"delta\":{\"content\":\"a\"}}]}\n\n")).unwrap()
     };
-    type Case = (&'static str, Again, bool, &'static str, Box<dyn Fn() -> Response + Send + Sync>);
     let error = |code: u16, message: &'static str| move || status(code, &[], &json!({"error": {"message": message, "code": "some_code"}}));
-    let cases: Vec<Case> = vec![
+    let cases: Vec<Failing> = vec![
         (
             "RateLimited",
             Again::After(Duration::from_secs(7)),
@@ -391,13 +393,14 @@ async fn s3_7_a_model_without_tool_calling_speaks_json() {
     assert!(run.post.refusal.contains("could not be used"), "{}", run.post.refusal);
 }
 
+type Says = fn(usize, &Value) -> Response;
+
 /// S1.13, and the list of failures: what becomes of the run, with each fallback.
 #[tokio::test]
 async fn s1_13_no_failure_of_a_model_crashes_an_investigation() {
-    type Answer = fn(usize, &Value) -> Response;
-    let look: Answer = |n, _| if n == 0 { calls(&[call("find_problems", &json!({}))]) } else { calls(&[call("conclude", &right())]) };
+    let look: Says = |n, _| if n == 0 { calls(&[call("find_problems", &json!({}))]) } else { calls(&[call("conclude", &right())]) };
     // Name, answer, what is recorded, why the playbooks took over (empty: they did not).
-    let cases: Vec<(&str, Answer, &[&str], &str)> = vec![
+    let cases: Vec<(&str, Says, &[&str], &str)> = vec![
         (
             "429 and then well",
             |n, _| {
