@@ -6,6 +6,7 @@ mod investigation;
 mod journal;
 mod model;
 mod money;
+mod quota;
 mod runbook;
 mod span;
 mod toolserver;
@@ -14,6 +15,7 @@ pub use investigation::*;
 pub use journal::*;
 pub use model::*;
 pub use money::*;
+pub use quota::*;
 pub use runbook::*;
 pub use span::*;
 pub use toolserver::*;
@@ -36,6 +38,7 @@ pub fn crds() -> Vec<(&'static str, CustomResourceDefinition)> {
         ("toolservers.yaml", ToolServer::crd()),
         ("models.yaml", Model::crd()),
         ("runbooks.yaml", Runbook::crd()),
+        ("investigationquotas.yaml", InvestigationQuota::crd()),
         ("investigationjournals.yaml", InvestigationJournal::crd()),
     ]
 }

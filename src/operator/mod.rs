@@ -8,6 +8,7 @@ mod endpoints;
 mod events;
 mod keys;
 mod models;
+mod quota;
 mod reconcile;
 mod servers;
 mod setup;

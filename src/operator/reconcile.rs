@@ -21,12 +21,16 @@ use super::{
     endpoints::Health,
     events::Events,
     models::{self, Live, ModelError, Models},
+    quota::{OverQuota, QuotaError, Quotas},
     servers::{self, Servers},
     status::{self, StatusError, condition},
 };
 use crate::{
     agent::{CallOutcome, Caps, CapsError, Control, Entry, Journal, Mind, Spend, ToolRef},
-    api::{ApprovalDecision, ApprovalPolicy, Fallback, Investigation, InvestigationStatus, InvestigatorStatus, NamespacedName, Phase, StopReason, ToolServer},
+    api::{
+        ApprovalDecision, ApprovalPolicy, Fallback, Investigation, InvestigationStatus, InvestigatorStatus, MicroUsd, NamespacedName, Phase, StopReason,
+        ToolServer,
+    },
     grounding::suspicious,
     identity::Subject,
     investigators::{Case, Investigator, playbook::Playbooks},
@@ -50,6 +54,7 @@ pub struct Context {
     pub investigations: Store<Investigation>,
     pub tool_servers: Store<ToolServer>,
     pub models: Models,
+    pub quotas: Quotas,
     pub playbooks: Arc<Playbooks>,
     pub events: Events,
     pub metrics: Metrics,
@@ -64,6 +69,8 @@ pub enum Error {
     Status(#[from] StatusError),
     #[error("the API server: {0}")]
     Kube(#[from] kube::Error),
+    #[error(transparent)]
+    Quota(QuotaError),
 }
 
 impl Error {
@@ -73,6 +80,8 @@ impl Error {
             Self::Status(StatusError::Gone) => "Gone",
             Self::Status(StatusError::Write(_)) => "StatusWriteFailed",
             Self::Kube(_) => "ApiServer",
+            Self::Quota(QuotaError::Conflict(_)) => "QuotaConflict",
+            Self::Quota(_) => "Quota",
         }
     }
 }
@@ -92,6 +101,8 @@ enum NotAdmitted {
     ServerNotFound(NamespacedName),
     #[error("spec.tools.servers: the ToolServer {0} does not allow namespace {1}: extend its spec.allowedNamespaces")]
     ServerNotAllowed(NamespacedName, String),
+    #[error("{0}")]
+    Quota(#[from] OverQuota),
     #[error("no ToolServer allows namespace {0}: kubectl get toolservers -A")]
     NoServer(String),
     #[error("no ToolServer is ready: {0}")]
@@ -109,6 +120,7 @@ impl NotAdmitted {
             Self::ModelUnusable(_, error) => error.reason(),
             Self::ServerNotFound(_) => "ToolServerNotFound",
             Self::ServerNotAllowed(..) => "ToolServerNotAllowed",
+            Self::Quota(_) => "QuotaExceeded",
             Self::NoServer(_) => "NoToolServer",
             Self::ServersNotReady(_) => "ToolServersNotReady",
             Self::NoTool(_) => "NoTool",
@@ -175,7 +187,11 @@ async fn broken(object: &Investigation, error: &StoreError, context: &Context) -
 /// How often a failed reconcile is tried again: a lost race at once, an API server out of reach after a while.
 pub fn on_error(object: Arc<Investigation>, error: &Error, context: Arc<Context>) -> Action {
     context.metrics.errors.with_label_values(&[error.reason()]).inc();
-    let wait = if matches!(error, Error::Store(StoreError::Fenced)) { Duration::from_millis(50) } else { Duration::from_secs(3) };
+    let wait = if matches!(error, Error::Store(StoreError::Fenced) | Error::Quota(QuotaError::Conflict(_))) {
+        Duration::from_millis(50)
+    } else {
+        Duration::from_secs(3)
+    };
     tracing::warn!(namespace = object.namespace(), name = object.name_any(), reason = error.reason(), %error, "a step failed and is tried again");
     Action::requeue(wait)
 }
@@ -193,10 +209,21 @@ async fn one(object: &Arc<Investigation>, context: &Context) -> Result<Action, E
     let run = RunId { namespace: namespace.clone(), name: object.name_any(), uid: object.uid().unwrap_or_default() };
     let mut open = context.store.open(&run).await?;
 
-    let admitted = match admit(object, open.journal().started().is_some(), context).await? {
+    let mut admitted = match admit(object, open.journal().started().is_some(), context).await? {
         Ok(admitted) => admitted,
         Err(why) => return not_admitted(object, held, &why, context).await,
     };
+    // What it may cost is set aside before it begins, and a budget that is raised later is bounded by what more the quota allows.
+    let may_cost = if admitted.model.is_some() { admitted.caps.cost } else { MicroUsd(0) };
+    if open.journal().started().is_none() && !object.spec.suspend {
+        match context.quotas.admit(object, may_cost, Timestamp::now()).await {
+            Ok(()) => {}
+            Err(QuotaError::Over(why)) => return not_admitted(object, held, &why.into(), context).await,
+            Err(error) => return Err(Error::Quota(error)),
+        }
+    } else if admitted.model.is_some() {
+        admitted.caps.cost = context.quotas.bound(object, may_cost, Timestamp::now()).await;
+    }
     let mind = admitted.model.as_ref().map_or(Mind::Rules, |m| Mind::Model { fallback: m.fallback });
     let control = Control { caps: admitted.caps, suspend: object.spec.suspend, cancel: false, mind };
     let left = control.caps.duration.saturating_sub(open.journal().active(Timestamp::now()));
@@ -232,6 +259,7 @@ async fn one(object: &Arc<Investigation>, context: &Context) -> Result<Action, E
     condition(&mut status.conditions, "Accepted", true, "Accepted", "the spec is valid and its tools are there", generation);
     degraded(&mut status, &admitted, open.journal(), generation);
     if stepped == Stepped::Finished {
+        context.quotas.settle(object, open.journal().committed().cost, Timestamp::now()).await.map_err(Error::Quota)?;
         // The Markdown names the investigator, which is known only now.
         status = publish(object, status, &case, open.as_ref(), context);
     }

@@ -20,12 +20,13 @@ use super::{
     events::Events,
     keys::{KeyStore, Keys},
     models::Models,
+    quota::Quotas,
     reconcile::{self, Context},
     servers::{Servers, ServersError},
     streams::watch,
 };
 use crate::{
-    api::{GROUP, Investigation, Model, ToolServer},
+    api::{GROUP, Investigation, InvestigationQuota, Model, ToolServer},
     investigators::playbook::Playbooks,
     store::KubernetesStore,
     telemetry::Metrics,
@@ -84,6 +85,8 @@ pub async fn run(settings: Settings, stop: CancellationToken) -> anyhow::Result<
     let (tool_servers, tool_servers_filled, server_stream) = watch::<ToolServer>(&client, "toolservers", &metrics);
     let (models, models_filled, model_stream) = watch::<Model>(&client, "models", &metrics);
     let (live_models, moves) = Models::new(client.clone(), models.clone(), metrics.clone());
+    let (quotas, quotas_filled, quota_stream) = watch::<InvestigationQuota>(&client, "investigationquotas", &metrics);
+    tokio::spawn(quota_stream.for_each(|_| std::future::ready(())));
     let context = Arc::new(Context {
         client: client.clone(),
         namespace,
@@ -92,6 +95,7 @@ pub async fn run(settings: Settings, stop: CancellationToken) -> anyhow::Result<
         investigations: investigations.clone(),
         tool_servers: tool_servers.clone(),
         models: live_models.clone(),
+        quotas: Quotas { client: client.clone(), investigations: investigations.clone(), known: quotas },
         playbooks: Arc::new(playbooks),
         events: Events::new(client.clone()),
         metrics: metrics.clone(),
@@ -124,7 +128,13 @@ pub async fn run(settings: Settings, stop: CancellationToken) -> anyhow::Result<
     let ready = {
         let health = health.clone();
         async move {
-            for (resource, mut filled) in [("investigations", investigations_filled), ("toolservers", tool_servers_filled), ("models", models_filled)] {
+            let caches = [
+                ("investigations", investigations_filled),
+                ("toolservers", tool_servers_filled),
+                ("models", models_filled),
+                ("investigationquotas", quotas_filled),
+            ];
+            for (resource, mut filled) in caches {
                 if filled.wait_for(|filled| *filled).await.is_err() {
                     tracing::warn!(resource, "the watch ended before its cache was filled");
                     return;
@@ -174,7 +184,7 @@ async fn beat(health: Health, stop: CancellationToken) {
 
 /// Refuses to start with one clear line when the CRDs are missing.
 async fn check_crds(client: &Client) -> anyhow::Result<()> {
-    let wanted = ["investigations", "toolservers", "models", "investigationjournals"];
+    let wanted = ["investigations", "toolservers", "models", "investigationjournals", "investigationquotas"];
     let group = format!("{GROUP}/v1alpha1");
     let found = match tokio::time::timeout(Duration::from_secs(10), client.list_api_group_resources(&group)).await {
         Ok(Ok(list)) => list.resources.into_iter().map(|r| r.name).collect::<Vec<_>>(),

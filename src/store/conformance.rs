@@ -1,4 +1,5 @@
-//! What every store must do. Called for each of them: for `memory` below, for `kubernetes` in `tests/e2e/lifecycle.rs`.
+//! What every store must do. Called for each of them: for `memory` below, for `postgres` in `tests/it/journals.rs`, for `kubernetes` in
+//! `tests/e2e/lifecycle.rs`.
 #![allow(clippy::unwrap_used, reason = "a test ends at the first surprise")]
 
 use jiff::Timestamp;

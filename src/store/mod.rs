@@ -1,12 +1,15 @@
-//! Where journals live: `memory` for tests and local runs, `kubernetes` by default. Both pass one conformance suite (`conformance`).
+//! Where journals live: `memory` for tests and local runs, `kubernetes` by default, `postgres` for many or long runs. All pass one
+//! conformance suite (`conformance`).
 //!
 //! *Invariant*: appends are fenced. A writer whose view of the journal is not the newest cannot append; it must open it again.
 
 mod kubernetes;
 mod memory;
+mod postgres;
 
 pub use kubernetes::KubernetesStore;
 pub use memory::MemoryStore;
+pub use postgres::PostgresStore;
 
 use futures::future::BoxFuture;
 use jiff::Timestamp;
@@ -69,5 +72,4 @@ pub trait OpenJournal: Send + Sync {
     fn append(&mut self, at: Timestamp, entry: Entry) -> BoxFuture<'_, Result<(), StoreError>>;
 }
 
-#[cfg(any(test, feature = "e2e"))]
 pub mod conformance;

@@ -256,18 +256,10 @@ fn asks(namespace: &str, name: &str, model: &str) -> Value {
 /// The row of `kubectl get`, and the conditions and events of `kubectl describe`.
 fn shown(namespace: &str, name: &str) -> String {
     let row = kubectl(&["-n", namespace, "get", "investigation", name, "-o", "wide"]);
-    let events = kubectl(&[
-        "-n",
-        namespace,
-        "events",
-        "--for",
-        &format!("investigation/{name}"),
-        "-o",
-        "custom-columns=TYPE:.type,REASON:.reason,MESSAGE:.message",
-        "--no-headers",
-    ]);
+    let described = kubectl(&["-n", namespace, "describe", "investigation", name]);
+    let events = described.split_once("\nEvents:").map(|(_, e)| e).unwrap_or_default();
     let notable: String =
-        events.lines().filter(|l| l.contains("Model") || l.contains("Usage") || l.contains("Capped")).fold(String::new(), |all, l| all + "  " + l + "\n");
+        events.lines().filter(|l| l.contains("Model") || l.contains("Usage") || l.contains("Capped")).fold(String::new(), |all, l| all + l + "\n");
     format!("{row}{notable}")
 }
 

@@ -5,7 +5,9 @@
 mod chart;
 mod codes;
 mod interop;
+mod journals;
 mod metrics;
+mod model_servers;
 mod models;
 mod money;
 mod observability;

@@ -70,7 +70,7 @@ async fn serve(State(told): State<Told>, headers: HeaderMap, body: String) -> Re
     (told.answer)(n, &body, &headers)
 }
 
-fn settings(address: SocketAddr, provider: Provider) -> Settings {
+pub fn settings(address: SocketAddr, provider: Provider) -> Settings {
     Settings {
         provider,
         base_url: format!("http://{address}/v1"),
@@ -85,12 +85,12 @@ fn settings(address: SocketAddr, provider: Provider) -> Settings {
     }
 }
 
-fn client(settings: Settings) -> Client {
+pub fn client(settings: Settings) -> Client {
     inquest::identity::install_crypto();
     Client::new(settings, http_client::for_endpoint(None, "").unwrap()).unwrap()
 }
 
-fn request() -> ChatRequest {
+pub fn request() -> ChatRequest {
     let call = |id: &str| ModelCall { id: id.into(), name: "find".into(), arguments: "{\"n\":1}".into() };
     let tool = |id: &str| Message::Tool { call: id.into(), name: "find".into(), text: "<evidence/>".into() };
     ChatRequest {
@@ -295,17 +295,17 @@ fn right() -> Value {
            "citations": [{"evidence": "e1", "quote": "container api was OOMKilled with limit 64Mi"}, {"evidence": "e1", "quote": "Deployment/api"}]})
 }
 
-struct Run {
-    journal: Journal,
-    stop: StopReason,
-    post: Postmortem,
+pub struct Run {
+    pub journal: Journal,
+    pub stop: StopReason,
+    pub post: Postmortem,
 }
 
 impl Run {
-    fn failures(&self) -> Vec<&str> {
+    pub fn failures(&self) -> Vec<&str> {
         self.journal.records().iter().filter_map(|r| if let Entry::DecisionFailed { reason, .. } = &r.entry { Some(reason.as_str()) } else { None }).collect()
     }
-    fn fell_back(&self) -> &str {
+    pub fn fell_back(&self) -> &str {
         self.journal.fell_back().map_or("", |(reason, _)| reason)
     }
     fn phase(&self) -> Phase {
@@ -317,15 +317,18 @@ impl Run {
     }
 }
 
-fn line(settings: Settings) -> Line {
+pub fn line(settings: Settings) -> Line {
     Line { client: client(settings), keys: Arc::new(StaticKey(None)), gate: Arc::new(Gate::new(8, 0)), observer: None }
 }
 
 /// A whole run against this provider. Waits are not waited for: the clock is moved.
-async fn whole(settings: Settings, protocol: Protocol, fallback: Fallback) -> Run {
-    let line = line(settings);
+pub async fn whole(settings: Settings, protocol: Protocol, fallback: Fallback) -> Run {
+    whole_with(line(settings), protocol, fallback).await
+}
+
+pub async fn whole_with(line: Line, protocol: Protocol, fallback: Fallback) -> Run {
     let prices = Prices { input: MicroUsd(150_000), cached_input: MicroUsd(75_000), cache_write: MicroUsd(150_000), output: MicroUsd(600_000) };
-    let chat = Chat { name: "demo/m".into(), protocol, max_output: 1000, context: 16_000, prices };
+    let chat = Chat { name: "demo/m".into(), protocol, max_output: 300, context: 16_000, prices };
     // What playbooks would say, so that it can be told apart.
     let rules = Script { moves: vec![], last: Draft::unknown("the playbooks were asked") };
     let caps = Caps::try_from(&BudgetSpec::default()).unwrap();
