@@ -1,6 +1,6 @@
 # The two commands of the README, and their parts. Each part can be run alone.
 SHELL := bash
-.PHONY: demo test fuzz check unit e2e crds image node-up node-down clean bench bench-tools
+.PHONY: demo test fuzz check unit e2e crds image node-up node-down clean bench bench-tools bench-loop
 
 demo: ## a cluster, Inquest in it, and a broken shop explained
 	@k3d/demo.sh
@@ -27,6 +27,9 @@ bench: ## figures on the real node
 
 bench-tools: ## calls a second of a tool server, beside those of others
 	@benches/tools.sh
+
+bench-loop: ## overhead of a step and memory of a run, beside a LangGraph agent
+	@benches/loop.sh
 
 crds: ## write the generated CRDs anew
 	cargo run --quiet --locked -- crds crds charts/inquest/crds

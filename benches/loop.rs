@@ -29,13 +29,14 @@ use inquest::{
         Case, Script,
         chat::{Chat, plain},
     },
-    mcp::{CallLimits, Connection, Endpoint},
+    mcp::{CallLimits, Connection, Endpoint, Offered},
     models::{Client, Gate, Key, Line, Settings, StaticKey},
     runner::{self, Parts, Stepped, ToolCaller, step},
     store::{JournalStore, MemoryStore, PostgresStore, RunId},
 };
 use jiff::Timestamp;
 use reqwest::header::{HeaderMap, HeaderValue};
+use serde_json::{Value, json};
 
 #[derive(Parser)]
 struct Args {
@@ -46,10 +47,16 @@ struct Args {
     /// memory or postgres.
     #[arg(long, default_value = "memory")]
     checkpoint: String,
-    #[arg(long)]
+    #[arg(long, default_value = "")]
     llm_url: String,
-    #[arg(long)]
+    /// Empty: one tool in this process.
+    #[arg(long, default_value = "")]
     mcp_url: String,
+    /// Serve the mock model on this port instead: so many milliseconds an answer.
+    #[arg(long)]
+    mock: Option<u16>,
+    #[arg(long, default_value_t = 0)]
+    latency_ms: u64,
     #[arg(long, default_value = "")]
     token: String,
     #[arg(long, default_value = "")]
@@ -63,11 +70,18 @@ struct Args {
     bench: bool,
 }
 
-struct Tools(Connection);
+/// A server over MCP, or one tool at hand.
+struct Tools(Option<Connection>);
+
+const LOGS: &str = r#"{"service":"checkout-api","count":2,"entries":[{"level":"ERROR","msg":"HikariPool-1 - Connection is not available, request timed out after 30000ms"},{"level":"ERROR","msg":"POST /checkout 503 upstream connect error"}]}"#;
 
 impl ToolCaller for Tools {
     fn call<'a>(&'a self, call: &'a PlannedCall, _server: &'a str) -> BoxFuture<'a, Received> {
-        async move { self.0.call(&call.tool, &call.arguments, None, CallLimits { timeout: Duration::from_secs(30), max_bytes: 32_768 }).await }.boxed()
+        let Some(connection) = &self.0 else {
+            let received = Received { at: Timestamp::now(), text: LOGS.to_owned(), truncated: false, code: None };
+            return async move { received }.boxed();
+        };
+        async move { connection.call(&call.tool, &call.arguments, None, CallLimits { timeout: Duration::from_secs(30), max_bytes: 32_768 }).await }.boxed()
     }
 }
 
@@ -139,6 +153,24 @@ fn cpu() -> f64 {
     (fields[11].parse::<f64>().unwrap() + fields[12].parse::<f64>().unwrap()) / 100.0
 }
 
+/// A model that asks for another eight log queries and then concludes: the turn is the number of results that it has.
+async fn mock(port: u16, latency: Duration) {
+    let answer = move |body: axum::Json<Value>| async move {
+        tokio::time::sleep(latency).await;
+        let results = body["messages"].as_array().map_or(0, |m| m.iter().filter(|m| m["role"] == "tool").count());
+        let (name, arguments) = if results < 8 {
+            ("get_error_logs", json!({"service": "checkout-api", "minutes": 15 + results}))
+        } else {
+            ("conclude", json!({"outcome": "unknown"}))
+        };
+        let call = json!({"id": "c", "type": "function", "function": {"name": name, "arguments": arguments.to_string()}});
+        axum::Json(json!({"choices": [{"index": 0, "finish_reason": "tool_calls", "message": {"role": "assistant", "content": null, "tool_calls": [call]}}],
+            "usage": {"prompt_tokens": 900 + 100 * results, "completion_tokens": 20}}))
+    };
+    let app = axum::Router::new().route("/v1/chat/completions", axum::routing::post(answer));
+    axum::serve(tokio::net::TcpListener::bind(("127.0.0.1", port)).await.unwrap(), app).await.unwrap();
+}
+
 async fn store(args: &Args) -> Arc<dyn JournalStore> {
     match args.checkpoint.as_str() {
         "memory" => Arc::new(MemoryStore::default()),
@@ -152,13 +184,27 @@ async fn main() {
     let began = Instant::now();
     inquest::identity::install_crypto();
     let args = Args::parse();
+    if let Some(port) = args.mock {
+        return mock(port, Duration::from_millis(args.latency_ms)).await;
+    }
+    if args.llm_url.is_empty() {
+        // What `cargo bench` starts: nothing is measured without a model.
+        println!("make bench-loop");
+        return;
+    }
     let mut headers = HeaderMap::new();
     if !args.token.is_empty() {
         headers.insert("x-sentinel-tool-token", HeaderValue::from_str(&args.token).unwrap());
     }
     let http = http_client::builder().unwrap().default_headers(headers).build().unwrap();
-    let connection = Connection::open(Endpoint { url: args.mcp_url.clone(), header: None }, http, None, Duration::from_secs(10)).await.unwrap();
-    let listed = connection.tools(Duration::from_secs(10)).await.unwrap();
+    let (connection, listed) = if args.mcp_url.is_empty() {
+        let schema = json!({"type": "object", "properties": {"service": {"type": "string"}, "minutes": {"type": "integer"}}});
+        (None, vec![Offered { name: "get_error_logs".into(), read_only: true, description: "Recent error logs of a service.".into(), schema }])
+    } else {
+        let connection = Connection::open(Endpoint { url: args.mcp_url.clone(), header: None }, http, None, Duration::from_secs(10)).await.unwrap();
+        let listed = connection.tools(Duration::from_secs(10)).await.unwrap();
+        (Some(connection), listed)
+    };
     let settings = Settings {
         provider: Provider::OpenAI,
         base_url: args.llm_url.clone(),
@@ -198,7 +244,7 @@ async fn main() {
     let at = |p: f64| took[(p * (took.len() - 1) as f64) as usize];
     println!(
         "{}",
-        serde_json::json!({"investigations": args.n, "steps": steps, "wall_s": wall, "cpu_s": cpu_s, "rss_peak_mb": status("VmHWM"), "rss_idle_mb": idle,
+        json!({"investigations": args.n, "steps": steps, "wall_s": wall, "cpu_s": cpu_s, "rss_peak_mb": status("VmHWM"), "rss_idle_mb": idle,
             "p50_ms": at(0.5), "p99_ms": at(0.99), "ready_s": ready, "errors": 0})
     );
 }

@@ -162,7 +162,12 @@ async fn ask(open: &mut dyn OpenJournal, parts: &Parts<'_>, model: Model<'_>, st
         (Err(NoFit(stop)), Purpose::Answer) => {
             // The reason that the run stops for is the first one.
             let stop = open.journal().capped().unwrap_or(stop);
-            end(open, parts, stop, clock).await?;
+            if parts.control.mind == (Mind::Model { fallback: Fallback::Playbook }) {
+                let (reason, message) = (format!("{stop:?}"), "what is left does not pay for an answer of the model".to_owned());
+                open.append(clock(), Entry::FellBack { reason, message }).await?;
+            } else {
+                end(open, parts, stop, clock).await?;
+            }
             return Ok(done(open));
         }
     };
@@ -228,11 +233,7 @@ fn no_last_word(journal: &Journal, stop: StopReason) -> (String, String) {
         Entry::DecisionFailed { reason, error, .. } => Some((reason.clone(), error.clone())),
         _ => None,
     });
-    match (stop, failed) {
-        (StopReason::CostCap | StopReason::TokenCap, None) => (format!("{stop:?}"), "what is left does not pay for an answer of the model".to_owned()),
-        (_, Some(failed)) => failed,
-        _ => (format!("{stop:?}"), "the model had not concluded".to_owned()),
-    }
+    failed.unwrap_or_else(|| (format!("{stop:?}"), "the model had not concluded".to_owned()))
 }
 
 /// Without the playbooks: what the model last claimed, for the verifier to keep what is proved of it, but no cause.

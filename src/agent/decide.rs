@@ -90,7 +90,7 @@ pub fn decide(control: &Control, journal: &Journal, now: Timestamp) -> Decision 
     };
     let step = journal.steps() + 1;
     if let Some(stop) = journal.capped() {
-        return last_answer(journal, now, step, stop, model);
+        return last_answer(journal, &control.caps, now, stop, model);
     }
     let cap = |stop: StopReason| if model.is_some() { Decision::Cap(stop) } else { Decision::Stop(stop) };
     match last_word(journal) {
@@ -114,7 +114,7 @@ pub fn decide(control: &Control, journal: &Journal, now: Timestamp) -> Decision 
         }
         _ => {}
     }
-    if step > control.caps.tool_calls.saturating_add(SPARE_STEPS) {
+    if step > most_steps(&control.caps) {
         return cap(StopReason::StepCap);
     }
     Decision::Ask { step }
@@ -129,16 +129,32 @@ pub fn overflows(journal: &Journal) -> usize {
     journal.records().iter().filter(|r| matches!(&r.entry, Entry::DecisionFailed { reason, .. } if reason == OVERFLOW)).count()
 }
 
-/// After a cap a model has one answer; whatever else comes of it, the run ends.
-fn last_answer(journal: &Journal, now: Timestamp, step: u32, stop: StopReason, model: Option<Fallback>) -> Decision {
-    match last_word(journal) {
-        Some(Entry::Decided { next: Move::Conclude { .. }, .. }) => Decision::Conclude(stop),
-        Some(Entry::DecisionFailed { retry_at: Some(at), .. }) if now < *at => Decision::Later(*at),
+/// After a cap a model has one answer. Where its money or tokens are used up and no answer came of it, the playbooks go on: they cost neither.
+fn last_answer(journal: &Journal, caps: &Caps, now: Timestamp, stop: StopReason, model: Option<Fallback>) -> Decision {
+    let step = journal.steps() + 1;
+    let last = last_word(journal);
+    let looks_on = matches!(stop, StopReason::CostCap | StopReason::TokenCap);
+    match (last, model) {
+        (Some(Entry::Decided { next: Move::Conclude { .. }, .. }), _) => Decision::Conclude(stop),
+        (Some(Entry::DecisionFailed { retry_at: Some(at), .. }), Some(_)) if now < *at => Decision::Later(*at),
+        (Some(Entry::Capped { .. }), Some(_)) => Decision::Answer { step, stop },
         // A prompt for the answer alone that is too long will not get shorter.
-        Some(Entry::DecisionFailed { reason, .. }) if reason == OVERFLOW => Decision::Stop(stop),
-        Some(Entry::Capped { .. } | Entry::DecisionFailed { retry_at: Some(_), .. }) if model.is_some() => Decision::Answer { step, stop },
+        (Some(Entry::DecisionFailed { retry_at: Some(_), reason, .. }), Some(_)) if reason != OVERFLOW => Decision::Answer { step, stop },
+        (Some(Entry::DecisionFailed { reason, error, .. }), Some(Fallback::Playbook)) if looks_on => {
+            Decision::FallBack { reason: reason.clone(), message: error.clone() }
+        }
+        (_, Some(Fallback::Playbook)) if looks_on => {
+            Decision::FallBack { reason: format!("{stop:?}"), message: "the model did not conclude with what was left".to_owned() }
+        }
+        (_, None) if looks_on && journal.fell_back().is_some() && journal.committed().tool_calls < caps.tool_calls && step <= most_steps(caps) => {
+            Decision::Ask { step }
+        }
         _ => Decision::Stop(stop),
     }
+}
+
+fn most_steps(caps: &Caps) -> u32 {
+    caps.tool_calls.saturating_add(SPARE_STEPS)
 }
 
 fn fail(model: Option<Fallback>, reason: &str, message: &str) -> Decision {

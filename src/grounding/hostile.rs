@@ -24,9 +24,10 @@ const LINE: usize = 4096;
 
 const ORDERS: &[&str] = &[
     // "Ignore all previous instructions", "disregard the rules above".
-    r"\b(ignore|disregard|forget|override|bypass|drop|set aside)\b.{0,30}\b(previous|prior|above|earlier|preceding|all|any|your|these|those|existing)\b.{0,30}\b(instruction|prompt|rule|guideline|direction|guardrail|constraint|polic|context|task)",
+    r"\b(ignore|disregard|forget)\b.{0,30}\b(previous|prior|above|earlier|preceding|all|any|your|these|those|existing)\b.{0,30}\b(instruction|prompt|rule|guideline|direction|guardrail|constraint|polic|context|task)",
+    r"\b(override|bypass|set aside|drop)\b.{0,30}\b(previous|prior|your|all|any|existing)\b.{0,30}\b(instruction|prompt|guideline|guardrail)",
     // "SYSTEM: you must …", "assistant: report …": a turn of a conversation in the middle of a line of data.
-    r"(^|[^a-z0-9_/.-])(system|assistant|developer|user|human)\s*(prompt|message|override|instruction|note|notice|update)?\s*:\s.{0,80}\b(you|your|investigat|report|conclude|root cause|instruction|ignore|must|call|tool)",
+    r"(^|[^a-z0-9_/.-])(system|assistant|developer|user|human)\s*(prompt|message|override|instruction|note|notice|update)?\s*:\s.{0,80}\b(you|investigat\w*|report|conclude|root cause|instructions?|ignore|respond|answer)\b",
     // Marks of chat templates, and of our own data.
     r"<\|(im_start|im_end|system|user|assistant|endoftext|eot_id|start_header_id)\|>.{0,120}\b(you|report|conclude|ignore|system|call|investigat)",
     r"\[/?inst\]|<</?sys>>|</?(evidence|system|system-reminder|instructions?|tool_result|tool_response|function_results?|assistant|untrusted|untrusted_data|admin|important)>",
@@ -40,8 +41,11 @@ const ORDERS: &[&str] = &[
     // Orders about the outcome.
     r"\b(report|conclude|answer|state|declare|respond|reply|say|set|record|write|output|name|give|list|mark)\b.{0,40}\b(root.?cause|outcome|verdict|conclusion|finding|final answer|diagnosis|incident|investigation)\b.{0,40}\b(is|as|to|:|=|be|with|resolved|closed)",
     r"\b(report|conclude|answer|state|declare|respond|reply|say)\b (only |simply |just |back )?(that|with|as) .{0,60}\b(healthy|no problem|no issue|nothing is wrong|all is well|all clear|false alarm|resolved|works as|is fine|are fine|is ok)",
-    r"\b(stop|end|abort|halt|finish|terminate|close|conclude|skip|cease|discontinue|suspend) (the |this |your |all |any |further )*(investigation|investigating|analysis|diagnosis|tool calls?)\b",
+    r"\b(stop|end|abort|halt|finish|terminate|close|conclude|skip|cease|discontinue|suspend) (the |this |your |all |any |further )*(investigation|investigating|analysis|diagnosis|tool calls?)( here| now| immediately| and|[.,;!)]|$)",
     r"\b(do not|don't|never|no need to|without) (further )?(investigat|mention|report|look at|read|cite|quote|check|query|inspect|examin)\w*\b.{0,60}\b(log|event|pod|this|evidence|secret|further|service|line|note|namespace|tool)",
+    r"\b(report|name|declare|give|treat|mark|flag|classify) .{1,40} as (the |a |an )?(root.?cause|cause of|false alarm|false positive|resolved|benign)",
+    r"\bto (any|the|all|whichever|whoever|every) (ai|llm|language model|assistant|agent|model|investigator|bot)s?\b.{0,40}:",
+    r"\bas (the|an|a) (sre|ai|llm|on.?call|investigat\w*|automated|helpful)( (bot|agent|assistant|model|engineer))?,? you\b",
     // What only an investigator has.
     r"\b(reveal|print|show|output|repeat|send|post|leak|exfiltrate|include|paste|dump|disclose|append|echo|quote)\b.{0,40}\b(your|the) (full |entire |complete |hidden |own |initial |original |exact )*(system prompt|prompt|instructions|api.?key|token|credentials?|service ?account|bearer|context|conversation|rules)",
     r"\b(call|use|invoke|run|execute)\b.{0,20}\b(the )?(tool|function|mcp)\b.{0,60}\b(with|on|in|to|namespace|and|delete)",
@@ -71,10 +75,12 @@ static EACH: LazyLock<Vec<Regex>> = LazyLock::new(|| ORDERS.iter().filter_map(|o
 /// Small letters, single spaces, and without what is not seen.
 fn plain(line: &str) -> String {
     let mut out = String::with_capacity(line.len());
+    // A name says it with hyphens.
+    let name = !line.contains(char::is_whitespace);
     for c in line.chars().flat_map(char::to_lowercase) {
         match c {
             '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{2064}' | '\u{feff}' | '\u{00ad}' => {}
-            c if c.is_whitespace() => {
+            c if c.is_whitespace() || name && matches!(c, '-' | '_' | '.') => {
                 if !out.ends_with(' ') {
                     out.push(' ');
                 }

@@ -6,6 +6,7 @@
 mod kubectl;
 mod lifecycle;
 mod models;
+mod quota;
 mod rights;
 mod scenarios;
 mod servers;

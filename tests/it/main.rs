@@ -4,6 +4,7 @@
 
 mod chart;
 mod codes;
+mod injection;
 mod interop;
 mod journals;
 mod metrics;
