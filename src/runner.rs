@@ -188,7 +188,8 @@ async fn ask(open: &mut dyn OpenJournal, parts: &Parts<'_>, model: Model<'_>, st
     match answer {
         Ok(reply) => {
             let used = model.chat.prices.settle(reply.usage, worst);
-            let beyond = used.less(worst);
+            // Cached tokens are a part of the input, and were not reserved by themselves.
+            let beyond = Spend { cached_tokens: 0, ..used.less(worst) };
             let used = used.at_most(worst);
             if reply.finish == Finish::Refused {
                 let error = "the model or its provider refused to answer (content filter)".to_owned();
@@ -240,7 +241,8 @@ fn no_last_word(journal: &Journal, stop: StopReason) -> (String, String) {
 fn unanswered(journal: &Journal, stop: StopReason) -> Draft {
     let why = journal.records().iter().rev().find_map(|r| match &r.entry {
         Entry::DecisionFailed { reason, error, .. } => Some(format!("The model failed ({reason}): {error}.")),
-        Entry::Decided { next: Move::Malformed { error }, .. } => Some(format!("The model's reply could not be used: {error}.")),
+        // Not with the error: it quotes the model.
+        Entry::Decided { next: Move::Malformed { .. }, .. } => Some("The model's reply could not be used, twice in a row.".to_owned()),
         _ => None,
     });
     let last = journal.records().iter().rev().find_map(|r| match &r.entry {
@@ -285,13 +287,14 @@ async fn conclude(open: &mut dyn OpenJournal, parts: &Parts<'_>, stop: StopReaso
         return open.append(clock(), Entry::Rejected { step, reasons }).await;
     }
     if by_model && parts.control.mind == (Mind::Model { fallback: Fallback::Playbook }) {
-        let why = match (&draft.finding, reasons.first()) {
-            (Finding::Unknown(_), _) => Some(("Undecided", "the model found no cause".to_owned())),
-            (_, Some(reason)) => Some(("Unproved", format!("what the model concluded is not proved: {reason}"))),
-            (_, None) => None,
+        // The words of the model are in the journal; here they would be published unproved.
+        let why = match (&draft.finding, reasons.is_empty()) {
+            (Finding::Unknown(_), _) => Some(("Undecided", "the model found no cause")),
+            (_, false) => Some(("Unproved", "what the model concluded is not proved by what it quoted")),
+            (_, true) => None,
         };
         if let Some((reason, message)) = why {
-            return open.append(clock(), Entry::FellBack { reason: reason.to_owned(), message }).await;
+            return open.append(clock(), Entry::FellBack { reason: reason.to_owned(), message: message.to_owned() }).await;
         }
     }
     if by_model {

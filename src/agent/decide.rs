@@ -95,8 +95,9 @@ pub fn decide(control: &Control, journal: &Journal, now: Timestamp) -> Decision 
     let cap = |stop: StopReason| if model.is_some() { Decision::Cap(stop) } else { Decision::Stop(stop) };
     match last_word(journal) {
         Some(Entry::Decided { next: Move::Conclude { .. }, .. }) => return Decision::Conclude(StopReason::Done),
-        Some(Entry::Decided { next: Move::Malformed { error }, .. }) if malformed_in_a_row(journal) >= 2 => {
-            return fail(model, "MalformedReply", &format!("two replies in a row could not be used: {error}"));
+        // Without the error: it quotes the model, and this is published.
+        Some(Entry::Decided { next: Move::Malformed { .. }, .. }) if malformed_in_a_row(journal) >= 2 => {
+            return fail(model, "MalformedReply", "two replies in a row could not be used");
         }
         Some(Entry::DecisionFailed { retry_at: Some(at), .. }) if now < *at => return Decision::Later(*at),
         // Once more with a smaller prompt, and then it must do with what it has.

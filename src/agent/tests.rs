@@ -5,7 +5,7 @@ use serde_json::json;
 
 use super::*;
 use crate::{
-    api::{BudgetSpec, MicroUsd, Span, StopReason, Usd},
+    api::{BudgetSpec, Fallback, MicroUsd, Span, StopReason, Usd},
     grounding::Draft,
 };
 
@@ -100,6 +100,83 @@ fn each_state_has_one_decision() {
         ("two malformed replies", c, malformed(&answered, 2), 0, Decision::Stop(StopReason::Failed)),
         ("a person ends it", Control { cancel: true, ..c }, answered.clone(), 0, Decision::Stop(StopReason::Cancelled)),
         ("the end", c, with(&answered, Entry::Concluded { stop: StopReason::Done, draft: Draft::unknown("x") }), 99, Decision::Finished),
+    ];
+    for (what, control, journal, now, wanted) in cases {
+        assert_eq!(decide(&control, &journal, at(now)), wanted, "{what}");
+    }
+}
+
+/// S1.13, S3.9: the same table where a model decides.
+#[test]
+fn each_state_of_a_run_with_a_model_has_one_decision() {
+    use StopReason::{CostCap, Done, StepCap, TokenCap};
+    let with = |fallback| Control { mind: Mind::Model { fallback }, ..control(2, false) };
+    let (falls, alone) = (with(Fallback::Playbook), with(Fallback::None));
+    let begun = journal(vec![started()]);
+    let and = |j: &Journal, entries: Vec<Entry>| {
+        let mut j = j.clone();
+        for entry in entries {
+            j.push(T0, entry);
+        }
+        j
+    };
+    let failed = |reason: &str, retry: Option<i64>| Entry::DecisionFailed {
+        step: 1,
+        used: Spend::default(),
+        reason: reason.into(),
+        error: "e".into(),
+        retry_at: retry.map(at),
+    };
+    let said = |next| Entry::Decided { step: 1, used: Spend::default(), beyond: Spend::default(), next, calls: vec![] };
+    let concluded = || said(Move::Conclude { draft: Box::new(Draft::unknown("x")) });
+    let malformed = || said(Move::Malformed { error: "x".into() });
+    let fell = || Entry::FellBack { reason: "Timeout".into(), message: "e".into() };
+    let capped = |stop| Entry::Capped { stop };
+    let reserved = || Entry::DecisionReserved { step: 1, worst: Spend::default(), prompt: PromptMark::default() };
+    let fall = |reason: &str, message: &str| Decision::FallBack { reason: reason.into(), message: message.into() };
+    // Three answers that bring nothing new.
+    let idle = |j: &Journal| {
+        let repeat = || Entry::Answered { step: 1, results: vec![CallResult { call: "c1".into(), outcome: CallOutcome::Repeat { of: "e1".into() } }] };
+        and(j, vec![repeat(), repeat(), repeat()])
+    };
+    let cases: Vec<(&str, Control, Journal, i64, Decision)> = vec![
+        ("begun", falls, begun.clone(), 0, Decision::Ask { step: 1 }),
+        ("interrupted while it was asked", falls, and(&begun, vec![reserved()]), 0, Decision::Ask { step: 1 }),
+        ("failed, and it is too early", falls, and(&begun, vec![failed("Timeout", Some(5))]), 4, Decision::Later(at(5))),
+        ("failed, and it is time", falls, and(&begun, vec![failed("Timeout", Some(5))]), 5, Decision::Ask { step: 1 }),
+        ("failed for good", falls, and(&begun, vec![failed("Timeout", None)]), 5, fall("Timeout", "e")),
+        ("failed for good, alone", alone, and(&begun, vec![failed("Timeout", None)]), 5, Decision::Stop(StopReason::Failed)),
+        ("the playbooks go on", falls, and(&begun, vec![failed("Timeout", None), fell()]), 5, Decision::Ask { step: 1 }),
+        ("malformed once", falls, and(&begun, vec![malformed()]), 0, Decision::Ask { step: 2 }),
+        ("malformed twice", falls, and(&begun, vec![malformed(), malformed()]), 0, fall("MalformedReply", "two replies in a row could not be used")),
+        ("too long once", falls, and(&begun, vec![failed(OVERFLOW, Some(0))]), 0, Decision::Ask { step: 1 }),
+        ("too long twice", falls, and(&begun, vec![failed(OVERFLOW, Some(0)), failed(OVERFLOW, Some(0))]), 0, Decision::Cap(TokenCap)),
+        ("nothing new three times", falls, idle(&begun), 0, Decision::Cap(StepCap)),
+        ("nothing new three times, by rules", control(2, false), idle(&begun), 0, Decision::Ask { step: 1 }),
+        ("a cap: the last word", falls, and(&begun, vec![capped(CostCap)]), 0, Decision::Answer { step: 1, stop: CostCap }),
+        ("interrupted at its last word", falls, and(&begun, vec![capped(CostCap), reserved()]), 0, Decision::Answer { step: 1, stop: CostCap }),
+        ("the last word is a conclusion", falls, and(&begun, vec![capped(CostCap), concluded()]), 0, Decision::Conclude(CostCap)),
+        ("the last word is none", alone, and(&begun, vec![capped(CostCap), malformed()]), 0, Decision::Stop(CostCap)),
+        (
+            "the last word is none, of money",
+            falls,
+            and(&begun, vec![capped(CostCap), malformed()]),
+            0,
+            fall("CostCap", "the model did not conclude with what was left"),
+        ),
+        ("the last word is none, of calls", falls, and(&begun, vec![capped(StepCap), malformed()]), 0, Decision::Stop(StepCap)),
+        ("the last word waits", falls, and(&begun, vec![capped(CostCap), failed("RateLimited", Some(9))]), 3, Decision::Later(at(9))),
+        (
+            "the last word is asked again",
+            falls,
+            and(&begun, vec![capped(CostCap), failed("RateLimited", Some(9))]),
+            9,
+            Decision::Answer { step: 1, stop: CostCap },
+        ),
+        ("the last word is too long", falls, and(&begun, vec![capped(TokenCap), failed(OVERFLOW, Some(0))]), 0, fall(OVERFLOW, "e")),
+        ("the playbooks look on without money", falls, and(&begun, vec![capped(CostCap), fell()]), 0, Decision::Ask { step: 1 }),
+        ("and conclude", falls, and(&begun, vec![capped(CostCap), fell(), concluded()]), 0, Decision::Conclude(CostCap)),
+        ("a conclusion", falls, and(&begun, vec![concluded()]), 0, Decision::Conclude(Done)),
     ];
     for (what, control, journal, now, wanted) in cases {
         assert_eq!(decide(&control, &journal, at(now)), wanted, "{what}");

@@ -313,9 +313,7 @@ fn s1_13_what_a_user_sees_when_a_model_fails() {
         if mode == "busy" {
             assert!(text.contains("RateLimited") && text.contains("asked again at"), "{text}");
         }
-        if mode == "lies" {
-            assert!(text.contains("UsageBeyondLimit"), "{text}");
-        }
+        assert_eq!(text.contains("UsageBeyondLimit"), mode == "lies", "{text}");
     }
     // Without the playbooks: Failed, with the reason.
     hosted("alone", &provider, "refuses", ", fallback: None");

@@ -18,7 +18,7 @@ fn a_run_over_the_quota_waits_and_says_for_what() {
     let namespace = &scenario("healthy");
     let spec = "{target: {kind: Deployment, name: web}}";
     scripts(&[("quota", "replies: [{calls: [{name: conclude, arguments: {outcome: unknown}}]}]")]);
-    let priced = "{provider: Script, model: recorded, fallback: None, scriptRef: {name: inquest-scripts, key: quota}, price: {inputPerMillionUSD: '100', outputPerMillionUSD: '100'}, allowedNamespaces: {from: All}}";
+    let priced = "{provider: Script, model: recorded, fallback: None, scriptRef: {name: inquest-scripts, key: quota}, price: {inputPerMillionUSD: '10', outputPerMillionUSD: '10'}, allowedNamespaces: {from: All}}";
     model("quota-priced", priced);
 
     // Runs an hour: the third waits until the first is an hour old.
@@ -41,7 +41,7 @@ fn a_run_over_the_quota_waits_and_says_for_what() {
     ended(namespace, "quota-c");
 
     // Dollars a day: what a run may cost is set aside, and what it did cost is what counts after.
-    quota(namespace, "{maxCostPerDayUSD: '0.60'}");
+    quota(namespace, "{maxCostPerDayUSD: '0.51'}");
     let costs = |name: &str, most: &str| {
         investigate(
             namespace,
@@ -51,16 +51,16 @@ fn a_run_over_the_quota_waits_and_says_for_what() {
     };
     costs("quota-d", "0.50");
     let object = ended(namespace, "quota-d");
-    // 1000 tokens in and 100 out, as the conversation says, at 100 dollars for a million.
-    assert_eq!(object["status"]["usage"]["costUSD"], "0.110000", "{object}");
+    // 1000 tokens in and 100 out, as the conversation says, at 10 dollars for a million.
+    assert_eq!(object["status"]["usage"]["costUSD"], "0.011000", "{object}");
     until("what it did cost is counted", 10, || {
-        (json(&["-n", namespace, "get", "investigationquota", "team"])["status"]["costLastDayUSD"] == "0.110000").then_some(())
+        (json(&["-n", namespace, "get", "investigationquota", "team"])["status"]["costLastDayUSD"] == "0.011000").then_some(())
     });
     costs("quota-e", "0.50");
     let waiting =
         until("the next may cost too much", 20, || Some(investigation(namespace, "quota-e")).filter(|o| condition(o, "Accepted").starts_with("QuotaExceeded")));
     let said = condition(&waiting, "Accepted");
-    assert!(said.contains("$0.60 a day") && said.contains("$0.110000 are spent or set aside") && said.contains("may cost $0.500000"), "{said}");
+    assert!(said.contains("$0.51 a day") && said.contains("$0.011000 are spent or set aside") && said.contains("may cost $0.500000"), "{said}");
     println!("{said}");
     // The playbooks cost nothing, and one that asks for less has its place.
     investigate(namespace, "quota-f", spec);

@@ -393,7 +393,7 @@ async fn s3_7_a_model_without_tool_calling_speaks_json() {
     let fake = Fake::start(|_, _, _| says("It is DNS.", "stop")).await;
     let run = whole(settings(fake.address, Provider::OpenAI), Protocol::JSON, Fallback::None).await;
     assert_eq!((run.stop, run.phase(), fake.asked.load(Ordering::SeqCst)), (StopReason::Failed, Phase::Failed, 2), "{:?}", run.post);
-    assert!(run.post.refusal.contains("could not be used"), "{}", run.post.refusal);
+    assert!(run.post.refusal.contains("could not be used") && !run.post.refusal.contains("DNS"), "{}", run.post.refusal);
 }
 
 type Says = fn(usize, &Value) -> Response;
@@ -541,6 +541,8 @@ async fn s1_13_no_failure_of_a_model_crashes_an_investigation() {
         );
         assert_eq!((run.failures(), run.fell_back()), (failures.to_vec(), fell_back), "{what}: {:?}", run.post);
         assert_eq!(run.post.outcome == Outcome::RootCauseFound, fell_back.is_empty(), "{what}: {:?}", run.post);
+        // What the model said unproved is in no word of the postmortem.
+        assert!(!serde_json::to_string(&run.post).unwrap().contains("ghost"), "{what}: {:?}", run.post);
         if !fell_back.is_empty() {
             assert!(
                 run.post.refusal.contains("the playbooks were asked") && run.post.not_checked.iter().any(|l| l.contains(fell_back)),
