@@ -52,7 +52,7 @@ pub struct InvestigationQuotaStatus {
     pub cost_last_day_usd: String,
     /// The runs of the last 24 hours. Deleting an Investigation does not take it from here.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(length(max = 2048))]
+    #[schemars(length(max = 1000))]
     pub runs: Vec<CountedRun>,
 }
 

@@ -17,7 +17,7 @@ use crate::api::{CountedRun, Investigation, InvestigationQuota, InvestigationQuo
 const HOUR: SignedDuration = SignedDuration::from_hours(1);
 const DAY: SignedDuration = SignedDuration::from_hours(24);
 /// Runs that one status holds: more in a day are refused, since they could not be counted.
-const MAX_RUNS: usize = 2048;
+const MAX_RUNS: usize = 1000;
 /// One request to the API server.
 const DEADLINE: Duration = Duration::from_secs(10);
 

@@ -41,6 +41,8 @@ use crate::{
 
 /// What waits for somebody else to make something is looked at again so often.
 const LOOK_AGAIN: Duration = Duration::from_secs(2);
+/// One that waits for its quota asks the API server for the count each time.
+const LOOK_AT_QUOTA: Duration = Duration::from_secs(5);
 /// How soon a step in flight sees that its Investigation was suspended or deleted. Under the second that is promised.
 const NOTICE: Duration = Duration::from_millis(200);
 
@@ -533,7 +535,11 @@ async fn not_admitted(object: &Investigation, held: InvestigationStatus, why: &N
         context.events.publish(object, true, why.reason(), "Admit", why.to_string());
         status::write(&context.client, object, &status).await?;
     }
-    Ok(if why.is_final() { Action::await_change() } else { Action::requeue(LOOK_AGAIN) })
+    Ok(match why {
+        _ if why.is_final() => Action::await_change(),
+        NotAdmitted::Quota(_) => Action::requeue(LOOK_AT_QUOTA),
+        _ => Action::requeue(LOOK_AGAIN),
+    })
 }
 
 /// What a decision took, in metrics by model.

@@ -115,10 +115,11 @@ pub fn from_journal(object: &Investigation, case: &Case, journal: &Journal, stor
         (_, Outcome::Inconclusive) => Phase::Inconclusive,
     };
     let used = status.usage.clone().unwrap_or_default();
-    let by = if status.investigator.fallback_from.is_empty() {
-        status.investigator.kind.clone()
-    } else {
-        format!("{} (in place of {})", status.investigator.kind, status.investigator.fallback_from)
+    let InvestigatorStatus { kind, model, fallback_from } = &status.investigator;
+    let by = match (model.is_empty(), fallback_from.is_empty()) {
+        (true, true) => kind.clone(),
+        (false, true) => format!("{kind} (Model {model})"),
+        (_, false) => format!("{kind} (in place of {fallback_from})"),
     };
     post.markdown = report::markdown(&case.question, &post, stop, &used, &by);
     let phase = format!("{:?}", status.phase);
