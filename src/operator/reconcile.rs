@@ -620,7 +620,21 @@ fn tell(object: &Investigation, held: &InvestigationStatus, now: &InvestigationS
         context.metrics.duration.with_label_values(&[now.investigator.kind.as_str()]).observe(open.journal().active(Timestamp::now()).as_secs_f64());
         let summary = now.postmortem.as_ref().map(|p| p.summary.clone()).unwrap_or_default();
         context.events.publish(object, now.phase != Phase::Concluded, &phase, "Investigate", format!("stopped: {stop:?}. {summary}"));
-        tracing::info!(namespace = object.namespace(), name = object.name_any(), phase, stop = stop.label(), "an Investigation ended");
+        let spent = open.journal().committed();
+        tracing::info!(
+            namespace = object.namespace(),
+            name = object.name_any(),
+            phase,
+            stop = stop.label(),
+            investigator = now.investigator.kind,
+            model = now.investigator.model,
+            tool_calls = spent.tool_calls,
+            input_tokens = spent.input_tokens,
+            cached_tokens = spent.cached_tokens,
+            output_tokens = spent.output_tokens,
+            cost_usd = %spent.cost,
+            "an Investigation ended"
+        );
     } else if held.phase != now.phase && now.phase == Phase::Suspended {
         context.events.publish(object, false, "Suspended", "Suspend", "it goes on when spec.suspend is false".to_owned());
     }
