@@ -3,6 +3,7 @@
 pub mod agent;
 pub mod api;
 pub mod cli;
+pub mod database;
 #[cfg(test)]
 mod fuzz;
 pub mod grounding;

@@ -11,16 +11,17 @@ use futures::{FutureExt, future::BoxFuture};
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use kube::{
     Api, Client, Resource, ResourceExt,
-    api::{Patch, PatchParams},
     runtime::{
         controller::Action,
         reflector::{ObjectRef, Store},
     },
 };
-use serde_json::json;
 use tokio::sync::mpsc;
 
-use super::{servers::ServersError, status::condition};
+use super::{
+    servers::NotWritten,
+    status::{self, condition},
+};
 use crate::{
     agent::{Again, PriceError, Prices},
     api::{ConfigMapKeyRef, Model, ModelSpec, ModelStatus, SecretKeyRef},
@@ -164,7 +165,7 @@ impl Models {
     }
 
     /// Checks a Model without asking it anything, and writes what came of it into its status.
-    pub async fn reconcile(&self, model: Arc<Model>) -> Result<Action, ServersError> {
+    pub async fn reconcile(&self, model: Arc<Model>) -> Result<Action, NotWritten> {
         let before = model.status.clone().unwrap_or_default();
         let generation = model.meta().generation;
         let mut after = ModelStatus { observed_generation: generation, ..before.clone() };
@@ -194,15 +195,7 @@ impl Models {
             if let Err(error) = &checked {
                 tracing::warn!(model = id(&model), %error, "a model cannot be asked");
             }
-            let api: Api<Model> = Api::namespaced(self.client.clone(), &model.namespace().unwrap_or_default());
-            let name = model.name_any();
-            let patch = json!({"apiVersion": Model::api_version(&()), "kind": Model::kind(&()), "metadata": {"name": name}, "status": after});
-            let params = PatchParams::apply("inquest-operator").force();
-            let failed = |why: String| ServersError::Status { kind: "Model", name: id(&model), why };
-            tokio::time::timeout(DEADLINE, api.patch_status(&name, &params, &Patch::Apply(&patch)))
-                .await
-                .map_err(|_| failed("no answer".to_owned()))?
-                .map_err(|e| failed(e.to_string()))?;
+            status::write_other(&self.client, model.as_ref(), &after).await.map_err(NotWritten)?;
         }
         Ok(Action::requeue(next))
     }

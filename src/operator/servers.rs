@@ -8,14 +8,12 @@ use std::{
 
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use kube::{
-    Api, Client, Resource, ResourceExt,
-    api::{Patch, PatchParams},
-    runtime::controller::Action,
-};
-use serde_json::json;
+use kube::{Client, Resource, ResourceExt, runtime::controller::Action};
 
-use super::{keys::Keys, status::condition};
+use super::{
+    keys::Keys,
+    status::{self, condition},
+};
 use crate::{
     agent::{ToolRef, ToolSchema},
     api::{AuthType, DiscoveredTool, ToolFilter, ToolServer, ToolServerSpec, ToolServerStatus},
@@ -27,8 +25,6 @@ use crate::{
 /// A server that was well is asked again so often, and one that was not, sooner.
 const WELL: Duration = Duration::from_secs(120);
 const UNWELL: Duration = Duration::from_secs(5);
-/// One status write.
-const DEADLINE: Duration = Duration::from_secs(10);
 
 /// Connections by server; one is made anew when the server's spec changed or it broke.
 #[derive(Clone)]
@@ -50,11 +46,10 @@ struct Opened {
     listed: Option<Arc<Vec<Offered>>>,
 }
 
+/// The status of a ToolServer or a Model could not be written, and why.
 #[derive(thiserror::Error, Debug)]
-pub enum ServersError {
-    #[error("the status of {kind} {name} cannot be written: {why}")]
-    Status { kind: &'static str, name: String, why: String },
-}
+#[error("{0}")]
+pub struct NotWritten(pub String);
 
 /// `namespace/name`, as journals and evidence name it.
 pub fn id(server: &ToolServer) -> String {
@@ -132,7 +127,7 @@ impl Servers {
     }
 
     /// Asks a server for its tools and writes what came of it into its status.
-    pub async fn discover(&self, server: Arc<ToolServer>) -> Result<Action, ServersError> {
+    pub async fn discover(&self, server: Arc<ToolServer>) -> Result<Action, NotWritten> {
         let namespace = server.namespace().unwrap_or_default();
         let uid = server.uid().unwrap_or_default();
         let name = server.name_any();
@@ -169,14 +164,7 @@ impl Servers {
             if let Err(error) = &found {
                 tracing::warn!(server = id(&server), %error, "a tool server is not ready");
             }
-            let api: Api<ToolServer> = Api::namespaced(self.client.clone(), &namespace);
-            let patch = json!({"apiVersion": ToolServer::api_version(&()), "kind": ToolServer::kind(&()), "metadata": {"name": name}, "status": after});
-            let params = PatchParams::apply("inquest-operator").force();
-            let failed = |why: String| ServersError::Status { kind: "ToolServer", name: id(&server), why };
-            tokio::time::timeout(DEADLINE, api.patch_status(&name, &params, &Patch::Apply(&patch)))
-                .await
-                .map_err(|_| failed("no answer".to_owned()))?
-                .map_err(|e| failed(e.to_string()))?;
+            status::write_other(&self.client, server.as_ref(), &after).await.map_err(NotWritten)?;
         }
         Ok(Action::requeue(next))
     }

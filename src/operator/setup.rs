@@ -22,7 +22,7 @@ use super::{
     models::Models,
     quota::Quotas,
     reconcile::{self, Context},
-    servers::{Servers, ServersError},
+    servers::{NotWritten, Servers},
     streams::watch,
 };
 use crate::{
@@ -165,12 +165,12 @@ pub async fn run(settings: Settings, stop: CancellationToken) -> anyhow::Result<
     Ok(())
 }
 
-fn check_failed(model: Arc<Model>, error: &ServersError, _: Arc<Models>) -> Action {
+fn check_failed(model: Arc<Model>, error: &NotWritten, _: Arc<Models>) -> Action {
     tracing::warn!(model = model.name_any(), %error, "a model's status could not be written and is tried again");
     Action::requeue(Duration::from_secs(10))
 }
 
-fn discovery_failed(server: Arc<ToolServer>, error: &ServersError, _: Arc<Servers>) -> Action {
+fn discovery_failed(server: Arc<ToolServer>, error: &NotWritten, _: Arc<Servers>) -> Action {
     tracing::warn!(server = server.name_any(), %error, "a discovery failed and is tried again");
     Action::requeue(Duration::from_secs(10))
 }

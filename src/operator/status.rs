@@ -211,6 +211,25 @@ fn minimal(status: &InvestigationStatus, refused: &str) -> InvestigationStatus {
     }
 }
 
+/// Writes the status of a ToolServer or a Model.
+///
+/// # Errors
+/// Why it can't be written, for the log.
+pub async fn write_other<K, S>(client: &Client, object: &K, status: &S) -> Result<(), String>
+where
+    K: Resource<DynamicType = (), Scope = kube::core::NamespaceResourceScope> + serde::de::DeserializeOwned + Clone + std::fmt::Debug,
+    S: serde::Serialize,
+{
+    let api: Api<K> = Api::namespaced(client.clone(), &object.namespace().unwrap_or_default());
+    let name = object.name_any();
+    let patch = json!({"apiVersion": K::api_version(&()), "kind": K::kind(&()), "metadata": {"name": name}, "status": status});
+    match tokio::time::timeout(DEADLINE, api.patch_status(&name, &PatchParams::apply(MANAGER).force(), &Patch::Apply(&patch))).await {
+        Ok(Ok(_)) => Ok(()),
+        Ok(Err(error)) => Err(format!("the status of {} {name} cannot be written: {error}", K::kind(&()))),
+        Err(_late) => Err(format!("the status of {} {name} cannot be written: no answer", K::kind(&()))),
+    }
+}
+
 async fn apply(client: &Client, object: &Investigation, status: &InvestigationStatus) -> kube::Result<()> {
     let api: Api<Investigation> = Api::namespaced(client.clone(), &object.namespace().unwrap_or_default());
     let patch = json!({

@@ -1,16 +1,18 @@
 //! Journals in PostgreSQL: for many or long runs. One row a record, in a schema of its own, by a role that needs no right but on that
 //! schema. A record is inserted under its number: the key refuses a second one, and that is the fence.
 
-use std::{path::Path, str::FromStr, time::Duration};
+use std::{path::Path, time::Duration};
 
-use deadpool_postgres::{Manager, ManagerConfig, Pool, PoolError, RecyclingMethod, Runtime};
+use deadpool_postgres::{Pool, PoolError};
 use futures::{FutureExt, future::BoxFuture};
 use jiff::Timestamp;
 use tokio_postgres::error::SqlState;
-use tokio_postgres_rustls::MakeRustlsConnect;
 
 use super::{JournalStore, OpenJournal, RunId, StoreError};
-use crate::agent::{Entry, Journal, Record};
+use crate::{
+    agent::{Entry, Journal, Record},
+    database,
+};
 
 /// Connections of one replica. A step waits for tools and models most of its time, not for its journal.
 const POOL: usize = 16;
@@ -38,20 +40,9 @@ impl PostgresStore {
     /// # Errors
     /// When the database can't be used, and why.
     pub async fn connect(url: &str, ca: Option<&Path>) -> anyhow::Result<Self> {
-        // The error of a parser may quote the password.
-        let mut config =
-            tokio_postgres::Config::from_str(url).map_err(|_| anyhow::anyhow!("the database URL is none: give postgres://user:password@host:5432/name"))?;
+        let mut config = database::config(url)?;
         config.application_name("inquest-journal").connect_timeout(DEADLINE);
-        let tls = MakeRustlsConnect::new(crate::http_client::tls(ca)?);
-        let manager = Manager::from_config(config, tls, ManagerConfig { recycling_method: RecyclingMethod::Fast });
-        let pool = Pool::builder(manager)
-            .max_size(POOL)
-            .runtime(Runtime::Tokio1)
-            .wait_timeout(Some(DEADLINE))
-            .create_timeout(Some(DEADLINE))
-            .recycle_timeout(Some(DEADLINE))
-            .build()?;
-        let store = Self { pool };
+        let store = Self { pool: database::pool(config, ca, POOL, DEADLINE)? };
         store.migrate().await?;
         Ok(store)
     }

@@ -1,17 +1,17 @@
 //! A PostgreSQL database: prepared statements from the catalogue, values as parameters, read-only transactions.
 
-use std::{path::Path, str::FromStr, time::Duration};
+use std::{path::Path, time::Duration};
 
-use deadpool_postgres::{Manager, ManagerConfig, Pool, PoolError, RecyclingMethod, Runtime};
+use deadpool_postgres::{Pool, PoolError};
 use serde_json::Value;
 use tokio_postgres::types::ToSql;
-use tokio_postgres_rustls::MakeRustlsConnect;
 
 use super::{
     backend::{BackendError, Rows},
     catalogue::{Metric, Sql},
     guard::Checked,
 };
+use crate::database;
 
 /// Connections of one replica.
 const POOL: usize = 8;
@@ -27,22 +27,11 @@ impl Postgres {
     /// # Errors
     /// When one of them cannot be read.
     pub fn new(url: &str, ca: Option<&Path>, timeout: Duration) -> anyhow::Result<Self> {
-        // The error of a parser may quote the password.
-        let mut config =
-            tokio_postgres::Config::from_str(url).map_err(|_| anyhow::anyhow!("the database URL is none: give postgres://user:password@host:5432/name"))?;
+        let mut config = database::config(url)?;
         // The database itself refuses to write and to go on for long, whatever the statement.
         config.options(format!("-c default_transaction_read_only=on -c statement_timeout={} -c search_path={}", timeout.as_millis(), search_path(&config)));
         config.application_name("inquest-metrics").connect_timeout(timeout);
-        let tls = MakeRustlsConnect::new(crate::http_client::tls(ca)?);
-        let manager = Manager::from_config(config, tls, ManagerConfig { recycling_method: RecyclingMethod::Fast });
-        let pool = Pool::builder(manager)
-            .max_size(POOL)
-            .runtime(Runtime::Tokio1)
-            .wait_timeout(Some(timeout))
-            .create_timeout(Some(timeout))
-            .recycle_timeout(Some(timeout))
-            .build()?;
-        Ok(Self { pool, timeout })
+        Ok(Self { pool: database::pool(config, ca, POOL, timeout)?, timeout })
     }
 
     pub(super) async fn query(&self, metric: &Metric, query: &Checked, tenant: &str, max_rows: u32) -> Result<Rows, BackendError> {
