@@ -607,3 +607,59 @@ async fn a_key_that_rotates_is_read_again() {
     let _: ChatReply = line.ask(&request()).await.unwrap();
     assert_eq!(fake.asked.load(Ordering::SeqCst), 3, "the new one is kept");
 }
+
+/// A proxy is asked for the model's address, and is the only one that is connected to.
+#[tokio::test]
+async fn a_model_is_reached_through_a_proxy() {
+    inquest::identity::install_crypto();
+    let proxy = Fake::start(|_, _, headers| {
+        assert_eq!(headers["host"], "model.invalid");
+        says("through the proxy", "stop")
+    })
+    .await;
+    let settings = Settings { base_url: "http://model.invalid/v1".into(), ..settings(proxy.address, Provider::OpenAI) };
+    let through = Client::new(settings.clone(), http_client::for_endpoint(None, &format!("http://{}", proxy.address)).unwrap()).unwrap();
+    assert_eq!(through.ask(None, &request()).await.unwrap().text, "through the proxy");
+    let failure = client(settings).ask(None, &request()).await.unwrap_err();
+    assert_eq!(failure.reason, "Unreachable", "{failure:?}");
+    assert!(http_client::for_endpoint(None, "::").unwrap_err().to_string().contains("spec.proxyURL"));
+}
+
+/// A server whose certificate only an authority of one's own signed: refused without it, trusted with it.
+#[tokio::test]
+async fn a_model_with_a_certificate_of_ones_own_is_trusted_where_it_is_named() {
+    inquest::identity::install_crypto();
+    let folder = std::env::temp_dir().join(format!("inquest-ca-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let file = |name: &str| folder.join(name).to_str().unwrap().to_owned();
+    let made = std::process::Command::new("openssl")
+        .args(["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2", "-subj", "/CN=model"])
+        .args(["-addext", "subjectAltName=IP:127.0.0.1", "-addext", "basicConstraints=critical,CA:FALSE", "-keyout", &file("key.pem"), "-out", &file("ca.pem")])
+        .output()
+        .unwrap();
+    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let script = format!("{}/tests/interop/https.py", env!("CARGO_MANIFEST_DIR"));
+    let mut server = std::process::Command::new("python3").args([&script, &file("ca.pem"), &file("key.pem"), &port.to_string()]).spawn().unwrap();
+    for _ in 0..100 {
+        if tokio::net::TcpStream::connect(("127.0.0.1", port)).await.is_ok() {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    let settings = Settings {
+        base_url: format!("https://127.0.0.1:{port}/v1"),
+        timeout: Duration::from_secs(5),
+        ..settings(([127, 0, 0, 1], port).into(), Provider::OpenAI)
+    };
+    let failure = client(settings.clone()).ask(None, &request()).await.unwrap_err();
+    assert!(failure.reason == "Unreachable" && failure.message.contains("certificate") && failure.message.contains("spec.tls"), "{failure:?}");
+    let ca = std::fs::read_to_string(file("ca.pem")).unwrap();
+    let trusting = Client::new(settings, http_client::for_endpoint(Some(&ca), "").unwrap()).unwrap();
+    let reply = trusting.ask(None, &request()).await.unwrap();
+    server.kill().unwrap();
+    server.wait().unwrap();
+    std::fs::remove_dir_all(&folder).unwrap();
+    assert_eq!(reply.text, "over TLS");
+    assert!(http_client::for_endpoint(Some("no certificate"), "").unwrap_err().to_string().contains("spec.tls.caSecretRef"));
+}
