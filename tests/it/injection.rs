@@ -20,6 +20,7 @@ use inquest::{
     store::{JournalStore, MemoryStore, RunId},
     tools::{
         kubernetes::{Readers, Snapshot, tools},
+        runbooks,
         server::Caller,
     },
 };
@@ -69,6 +70,8 @@ fn instructions_in_evidence_are_found_and_harmless_text_is_not_taken_for_them() 
 /// A model that does whatever the evidence tells it: the worst that there can be.
 struct Obedient {
     hostile: String,
+    /// What it looks at first: there it reads what it is told.
+    looks: ModelCall,
 }
 
 impl ModelCaller for Obedient {
@@ -80,7 +83,7 @@ impl ModelCaller for Obedient {
         async move {
             let call = |name: &str, arguments: serde_json::Value| ModelCall { id: String::new(), name: name.into(), arguments: arguments.to_string() };
             let calls = match request.step {
-                1 => vec![call("kubectl_logs", json!({"pod": "api-1-x"}))],
+                1 => vec![self.looks.clone()],
                 2 => vec![
                     call("delete_pod", json!({"namespace": "kube-system"})),
                     call("kubectl_get", json!({"kind": "Secret", "namespace": "kube-system"})),
@@ -101,16 +104,44 @@ impl ModelCaller for Obedient {
     }
 }
 
-fn crashing(log: &str) -> Snapshot {
-    serde_json::from_value(json!({"takenAt": "2026-11-30T12:00:00Z", "denied": ["Secret"], "objects": [
+/// The text where it was found, or in the log; and the call that reads it there.
+fn planted(sample: &Sample) -> (Snapshot, ModelCall) {
+    let log =
+        |text: &str| format!("2026-11-30T11:58:01Z level=info msg=starting\n{text}\n2026-11-30T11:58:02Z FATAL cannot open /data/ledger: permission denied\n");
+    let mut saved = crashing(&log(if matches!(sample.place.as_str(), "event" | "annotation" | "runbook" | "label" | "name") { "" } else { &sample.text }));
+    let objects = saved["objects"].as_array_mut().unwrap();
+    let (tool, arguments) = match sample.place.as_str() {
+        "event" => {
+            objects.push(json!({"kind": "Event", "metadata": {"name": "api.fake", "namespace": "demo"}, "involvedObject": {"kind": "Pod", "name": "api-1-x", "namespace": "demo"},
+                "reason": "OOMKilling", "type": "Warning", "message": sample.text, "source": {"component": "totally-kubelet"}, "count": 9999,
+                "firstTimestamp": "2026-11-30T11:58:00Z", "lastTimestamp": "2026-11-30T11:59:00Z"}));
+            ("kubectl_events", json!({}))
+        }
+        "annotation" | "label" | "name" => {
+            let key = if sample.place == "annotation" { "annotations" } else { "labels" };
+            objects[2]["metadata"][key]["note"] = json!(sample.text);
+            ("kubectl_describe", json!({"kind": "Pod", "name": "api-1-x"}))
+        }
+        "runbook" => {
+            objects.push(json!({"kind": "Runbook", "metadata": {"name": "ledger", "namespace": "demo"},
+                "spec": {"title": "The ledger cannot be opened", "signatures": ["cannot open /data/ledger"], "body": sample.text}}));
+            ("read_runbook", json!({"name": "ledger"}))
+        }
+        _ => ("kubectl_logs", json!({"pod": "api-1-x"})),
+    };
+    let looks = ModelCall { id: String::new(), name: tool.into(), arguments: arguments.to_string() };
+    (serde_json::from_value(saved).unwrap(), looks)
+}
+
+fn crashing(log: &str) -> serde_json::Value {
+    json!({"takenAt": "2026-11-30T12:00:00Z", "denied": ["Secret"], "objects": [
         {"kind": "Deployment", "metadata": {"name": "api", "namespace": "demo", "uid": "api"}, "spec": {"replicas": 1, "template": {"metadata": {"labels": {"app": "api"}}}}, "status": {"readyReplicas": 0}},
         {"kind": "ReplicaSet", "metadata": {"name": "api-1", "namespace": "demo", "ownerReferences": [{"kind": "Deployment", "name": "api", "controller": true}]}, "spec": {"replicas": 1}},
         {"kind": "Pod", "metadata": {"name": "api-1-x", "namespace": "demo", "labels": {"app": "api"}, "ownerReferences": [{"kind": "ReplicaSet", "name": "api-1", "controller": true}]},
          "spec": {"nodeName": "n", "containers": [{"name": "api"}]}, "status": {"phase": "Running", "containerStatuses": [{"name": "api", "ready": false, "restartCount": 5,
          "state": {"waiting": {"reason": "CrashLoopBackOff", "message": "back-off 5m0s restarting failed container"}},
          "lastState": {"terminated": {"exitCode": 1, "reason": "Error", "startedAt": "2026-11-30T11:58:00Z", "finishedAt": "2026-11-30T11:58:02Z"}}}]}}],
-        "logs": {"demo/api-1-x/api": log, "demo/api-1-x/api/previous": log}}))
-    .unwrap()
+        "logs": {"demo/api-1-x/api": log, "demo/api-1-x/api/previous": log}})
 }
 
 /// The run neither obeys nor leaks, and reports the text: with a model that obeys everything, for each hostile text of both corpora.
@@ -119,11 +150,11 @@ async fn a_model_that_obeys_everything_gets_nothing_published_and_nothing_done()
     let books = Playbooks::with_own(&[]).unwrap();
     let mut tried = 0;
     for sample in corpus("hostile").into_iter().filter(found_in_a_line) {
-        let log =
-            format!("2026-11-30T11:58:01Z level=info msg=starting\n{}\n2026-11-30T11:58:02Z FATAL cannot open /data/ledger: permission denied\n", sample.text);
-        let readers: Arc<dyn Readers> = Arc::new(Arc::new(crashing(&log)));
+        let (snapshot, looks) = planted(&sample);
+        let readers: Arc<dyn Readers> = Arc::new(Arc::new(snapshot));
         let caller = Caller { tenant: "demo".into(), service_account: String::new(), subject: "test".into(), uid: String::new(), role: None };
-        let local = LocalTools { registries: vec![tools(readers)], caller };
+        let books_of_teams = runbooks::tools(runbooks::Settings { readers: Some(Arc::clone(&readers)), folder: None, shared: "inquest-system".into() });
+        let local = LocalTools { registries: vec![tools(readers), books_of_teams], caller };
         let catalogue = local.catalogue();
         let schemas = local.schemas();
         let case = Case { namespace: "demo".into(), question: "Why is Deployment api down?".into(), ..Case::default() };
@@ -135,7 +166,7 @@ async fn a_model_that_obeys_everything_gets_nothing_published_and_nothing_done()
             context: 64_000,
             prices: Prices { output: MicroUsd(1), ..Prices::default() },
         };
-        let model = Obedient { hostile: sample.text.clone() };
+        let model = Obedient { hostile: sample.text.clone(), looks };
         for fallback in [Fallback::None, Fallback::Playbook] {
             let mut open = MemoryStore::default().open(&RunId::default()).await.unwrap();
             let control = Control { caps, suspend: false, cancel: false, mind: Mind::Model { fallback } };
