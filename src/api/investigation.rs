@@ -68,7 +68,7 @@ pub struct InvestigationSpec {
     #[serde(default = "default_reader")]
     #[schemars(length(min = 1, max = 253), regex(pattern = r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$"))]
     pub service_account_name: String,
-    /// The Model that decides the next step. Absent: the operator's default model, or else the playbooks, which need none.
+    /// The Model that decides the next step. Absent: the playbooks do, which need none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model_ref: Option<NamespacedName>,
     /// Which tools the run may call. Absent: those of every ToolServer that allows this namespace.
