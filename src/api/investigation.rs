@@ -329,11 +329,11 @@ pub struct InvestigatorStatus {
     pub kind: String,
     /// The model, for `chat`.
     #[serde(default, skip_serializing_if = "String::is_empty")]
-    #[schemars(length(max = 253))]
+    #[schemars(length(max = 330))]
     pub model: String,
     /// The investigator that failed and was replaced.
     #[serde(default, skip_serializing_if = "String::is_empty")]
-    #[schemars(length(max = 253))]
+    #[schemars(length(max = 330))]
     pub fallback_from: String,
 }
 
