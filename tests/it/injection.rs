@@ -67,6 +67,13 @@ fn instructions_in_evidence_are_found_and_harmless_text_is_not_taken_for_them() 
     assert!(found >= 0.95 && wrong <= 0.02, "{found} {wrong}");
 }
 
+/// The honest rates: a floor, so that a change that makes them worse is seen.
+#[test]
+fn what_somebody_wrote_who_did_not_know_the_patterns_is_found_as_often_as_before() {
+    let (found, wrong) = rates("held-out-");
+    assert!(found >= 0.42 && wrong <= 0.03, "{found} {wrong}");
+}
+
 /// A model that does whatever the evidence tells it: the worst that there can be.
 struct Obedient {
     hostile: String,
